@@ -1,0 +1,431 @@
+package channel
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"goshmem/internal/errs"
+	"goshmem/internal/spin"
+)
+
+// Proxy consumes the ring and drives the transports: one per process, shared by
+// its PEs. It is a role under a try-lock, not a thread: a caller that waits takes
+// it and polls, a background goroutine takes it when nobody waits. Whoever holds
+// the role never blocks: a peer that cannot take more is set aside in its lane's
+// queue while the others go on.
+type Proxy struct {
+	ring   *Ring
+	policy spin.Policy
+
+	mu         sync.Mutex // guards changes of what follows; readers take a copy
+	transports atomic.Pointer[[]Transport]
+	hooks      atomic.Pointer[[]*Hook]
+	ctxs       atomic.Pointer[[]Lanes]
+
+	_       [line]byte
+	role    atomic.Uint32
+	_       [line - 4]byte
+	work    atomic.Int64 // lanes with something queued or in flight, plus armed hooks
+	waiters atomic.Int32 // callers that poll; the background stays away
+	parked  atomic.Uint32
+	closed  atomic.Bool
+	_       [line - 24]byte
+
+	// Under the role.
+	active  []*Lane
+	reqs    [maxBatch]Request
+	cursors [maxBatch]cursor
+	lasts   [maxBatch]bool
+	comps   [maxBatch]Completion
+
+	wake chan struct{}
+	done chan struct{}
+}
+
+// maxBatch is the most requests posted, or completions taken, in one call.
+const maxBatch = 32
+
+// batchBytes bounds what one turn posts for one lane, so that a synchronous
+// transport that copies does not keep the others waiting.
+const batchBytes = 1 << 20
+
+// Lanes are the lanes of one context, by the peer's number in its team; a lane
+// not yet used is nil.
+type Lanes []atomic.Pointer[Lane]
+
+// ProxyConfig is how a proxy is made.
+type ProxyConfig struct {
+	RingCapacity int
+	Policy       spin.Policy // of the background goroutine
+}
+
+// NewProxy makes a proxy and starts its background goroutine, which Close ends.
+func NewProxy(cfg ProxyConfig) (*Proxy, error) {
+	r, err := NewRing(cfg.RingCapacity)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{ring: r, policy: cfg.Policy, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	p.transports.Store(&[]Transport{})
+	p.hooks.Store(&[]*Hook{})
+	p.ctxs.Store(&[]Lanes{nil}) // context numbers start at 1
+	go p.background()
+	return p, nil
+}
+
+// AddTransport makes the proxy poll t.
+func (p *Proxy) AddTransport(t Transport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ts := append(append([]Transport(nil), *p.transports.Load()...), t)
+	p.transports.Store(&ts)
+}
+
+// AttachContext gives a context its process-unique number.
+func (p *Proxy) AttachContext(lanes Lanes) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := append([]Lanes(nil), *p.ctxs.Load()...)
+	for i := 1; i < len(all); i++ {
+		if all[i] == nil {
+			all[i] = lanes
+			p.ctxs.Store(&all)
+			return uint32(i)
+		}
+	}
+	all = append(all, lanes)
+	p.ctxs.Store(&all)
+	return uint32(len(all) - 1)
+}
+
+// DetachContext frees a context's number, once nothing of it is pending.
+func (p *Proxy) DetachContext(id uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := append([]Lanes(nil), *p.ctxs.Load()...)
+	all[id] = nil
+	p.ctxs.Store(&all)
+}
+
+// Ring is the request ring, for statistics.
+func (p *Proxy) Ring() *Ring { return p.ring }
+
+// TrySubmit queues one operation of a lane; d is validated by the caller and
+// ptr is its Go-side memory where it has FlagLocalPtr. It fails, without having
+// taken anything, with ErrWouldBlock when ring or lane are full, or with the
+// reason why the lane takes no more.
+func (p *Proxy) TrySubmit(l *Lane, d *Desc, ptr unsafe.Pointer) (Ticket, error) {
+	if g := l.gate.Load(); g&(gateClosed|gateLost) != 0 {
+		return Ticket{}, l.Err()
+	} else if int(g&gateCount) >= l.cfg.Backlog {
+		return Ticket{}, errs.ErrWouldBlock
+	}
+	// Counted before it can complete, and before it is claimed: Quiet covers it.
+	l.gate.Add(1)
+	l.issued.Add(1)
+	l.cfg.Group.pending.Add(1)
+	pos, slot, ok := p.ring.TryClaim()
+	if !ok {
+		l.gate.Add(^uint64(0))
+		l.issued.Add(^uint64(0))
+		l.cfg.Group.pending.Add(-1)
+		return Ticket{}, errs.ErrWouldBlock
+	}
+	copyBody(slot, d)
+	slot.Ctx, slot.PE = l.cfg.Ctx, uint32(l.cfg.TeamPE)
+	if d.Flags&FlagLocalPtr != 0 {
+		p.ring.Local(pos).Ptr = ptr
+	}
+	p.ring.Publish(pos)
+	if p.waiters.Load() == 0 {
+		p.kick()
+	}
+	return Ticket{lane: l, pos: pos}, nil
+}
+
+// Begin announces a caller that polls; End that it stopped. The background
+// goroutine stays away between the two.
+func (p *Proxy) Begin() { p.waiters.Add(1) }
+
+// End is the other half of Begin.
+func (p *Proxy) End() {
+	if p.waiters.Add(-1) == 0 && p.busy() {
+		p.kick()
+	}
+}
+
+// busy reports whether a turn could find something to do.
+func (p *Proxy) busy() bool { return p.work.Load() != 0 || !p.ring.Empty() }
+
+// TryPoll takes the role if it is free and there may be work, does one turn, and
+// reports whether anything moved. It never blocks.
+func (p *Proxy) TryPoll() bool {
+	if !p.busy() || !p.role.CompareAndSwap(0, 1) {
+		return false
+	}
+	moved := p.turn()
+	p.role.Store(0)
+	return moved
+}
+
+// turn does everything that can be done now. Under the role.
+func (p *Proxy) turn() bool {
+	moved := p.drain()
+	for _, h := range *p.hooks.Load() {
+		if h.armed.Load() && h.step() {
+			moved = true
+		}
+	}
+	for _, t := range *p.transports.Load() {
+		if t.Caps().Synchronous {
+			continue
+		}
+		n := t.Poll(p.comps[:])
+		for i := range n {
+			c := &p.comps[i]
+			c.Lane.complete(c.N, c.Err)
+			*c = Completion{}
+		}
+		moved = moved || n > 0
+	}
+	for i := 0; i < len(p.active); {
+		l := p.active[i]
+		if p.pump(l) {
+			moved = true
+		}
+		if l.queue.len() > 0 || l.flight.len() > 0 {
+			i++
+			continue
+		}
+		l.active = false
+		last := len(p.active) - 1
+		p.active[i], p.active[last] = p.active[last], nil
+		p.active = p.active[:last]
+		p.work.Add(-1)
+	}
+	return moved
+}
+
+// drain moves everything published in the ring to its lanes.
+func (p *Proxy) drain() bool {
+	ctxs := *p.ctxs.Load()
+	n := 0
+	for ; n < p.ring.Cap(); n++ {
+		d, local, pos, ok := p.ring.Front()
+		if !ok {
+			break
+		}
+		l := ctxs[d.Ctx][d.PE].Load()
+		e := entry{desc: *d, pos: pos}
+		if d.Flags&FlagLocalPtr != 0 {
+			e.ptr = local.Ptr
+		}
+		l.queue.push(e)
+		if !l.active {
+			l.active = true
+			p.active = append(p.active, l)
+			p.work.Add(1)
+		}
+		p.ring.Advance()
+	}
+	if n > 0 {
+		p.ring.Release()
+	}
+	return n > 0
+}
+
+// pump hands requests of a lane to its transport, as many as fit.
+func (p *Proxy) pump(l *Lane) bool {
+	t := l.cfg.Transport
+	if l.gate.Load()&gateLost != 0 {
+		if !l.aborted {
+			l.aborted = true
+			t.Abort(l)
+		}
+		moved := l.queue.len()+l.flight.len() > 0
+		err := l.Err()
+		if err == nil {
+			err = errStopped
+		}
+		l.failAll(err)
+		return moved
+	}
+	if !l.ready {
+		ready, err := t.Connect(l)
+		if err != nil {
+			l.shut(gateLost, err)
+			return true
+		}
+		if !ready {
+			return false
+		}
+		l.ready = true
+	}
+	if l.queue.len() == 0 {
+		return false
+	}
+	caps := t.Caps()
+	window := l.cfg.Window
+	if caps.Window > 0 {
+		window = min(window, caps.Window)
+	}
+	room := min(maxBatch, window-l.flight.len())
+	k, bytes := 0, uint64(0)
+	var bad error
+	for c := l.cur; k < room && c.entry < l.queue.len() && bytes < batchBytes; k++ {
+		c, p.lasts[k], bad = l.next(c, caps.MaxMessage, &p.reqs[k])
+		p.cursors[k] = c
+		if bad != nil {
+			break
+		}
+		bytes += p.reqs[k].Size
+	}
+	n := 0
+	var err error
+	if k > 0 {
+		n, err = t.Post(l, p.reqs[:k])
+		l.posted.Add(uint64(n))
+	}
+	failed := n < k && err != nil
+	if !failed && n == k && bad != nil {
+		failed, err = true, bad
+	}
+	for i := range n {
+		l.flight.push(flight{pos: p.reqs[i].Seq, ptr: p.reqs[i].Local, last: p.lasts[i]})
+	}
+	at := l.cur
+	if n > 0 {
+		at = p.cursors[n-1]
+	}
+	if failed {
+		// Request n is not taken: its operation ends here, whatever of it is left.
+		e := l.queue.at(at.entry)
+		l.setErr(e.pos, err)
+		l.flight.push(flight{pos: e.pos, last: true, done: true})
+		at = cursor{entry: at.entry + 1}
+	}
+	for i := range k {
+		p.reqs[i].Local = nil
+	}
+	l.drop(at)
+	if caps.Synchronous {
+		l.complete(n, nil)
+	} else if failed {
+		l.complete(0, nil)
+	}
+	return n > 0 || failed
+}
+
+// Lose gives up a lane: what is queued or in flight fails with err, and so does
+// every later operation. It returns at once; the role holder ends the rest.
+func (p *Proxy) Lose(l *Lane, err error) {
+	l.shut(gateLost, err)
+	p.kick()
+}
+
+// kick wakes the background goroutine if it is parked.
+func (p *Proxy) kick() {
+	if p.parked.Load() != 0 && p.parked.CompareAndSwap(1, 0) {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// background holds the role while nobody waits and there is work.
+func (p *Proxy) background() {
+	defer close(p.done)
+	lad := spin.Ladder{Policy: p.policy}
+	nap := time.NewTimer(time.Hour)
+	nap.Stop()
+	naps := 0
+	for !p.closed.Load() {
+		if p.waiters.Load() == 0 && p.TryPoll() {
+			lad.Reset()
+			naps = 0
+			continue
+		}
+		if !lad.Next() {
+			continue
+		}
+		// Announce, look again, park: a producer claims first and looks at
+		// parked afterwards, so one of the two sees the other.
+		p.parked.Store(1)
+		idle := p.waiters.Load() == 0 && p.busy()
+		if !idle {
+			<-p.wake
+			lad.Reset()
+			naps = 0
+		} else if !p.ring.Empty() && p.role.Load() == 0 {
+			lad.Reset()
+		} else {
+			// Work that waits for somebody else: look at it now and then.
+			d := 50 * time.Microsecond
+			if naps++; naps > 20 {
+				d = time.Millisecond
+			}
+			nap.Reset(d)
+			select {
+			case <-p.wake:
+				naps = 0
+			case <-nap.C:
+			}
+		}
+		p.parked.Store(0)
+	}
+}
+
+// Drain polls until nothing is queued or in flight, or ctx ends.
+func (p *Proxy) Drain(ctx context.Context) error {
+	lad := spin.Ladder{Policy: p.policy}
+	p.Begin()
+	defer p.End()
+	for p.pending() {
+		if !p.TryPoll() {
+			if lad.Next() {
+				time.Sleep(50 * time.Microsecond)
+			}
+		} else {
+			lad.Reset()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// pending reports whether requests are left, armed hooks aside.
+func (p *Proxy) pending() bool {
+	hooks := int64(0)
+	for _, h := range *p.hooks.Load() {
+		if h.armed.Load() {
+			hooks++
+		}
+	}
+	return p.work.Load() > hooks || !p.ring.Empty()
+}
+
+// Close ends the background goroutine and waits for it, then closes the
+// transports. Lanes must have been drained or lost before.
+func (p *Proxy) Close(ctx context.Context) error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	<-p.done
+	var first error
+	for _, t := range *p.transports.Load() {
+		if err := t.Close(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,157 @@
+package counters
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"goshmem/internal/errs"
+	"goshmem/internal/futex"
+	"goshmem/internal/spin"
+)
+
+// Waiter is how the goroutines of one PE wait. It is shared by them and holds no
+// state of a single wait.
+type Waiter struct {
+	Policy   spin.Policy
+	Timeout  time.Duration // deadline of a wait whose context has none
+	Sleeper  *futex.Sleeper
+	Progress func() bool    // drives the world's proxy one step; reports whether something moved
+	Begin    func()         // a wait that does more than look begins and
+	End      func()         // ends: the proxy's background goroutine stays away meanwhile
+	Epoch    *atomic.Uint32 // changes on every loss, close and acknowledgement
+	Silent   func() bool    // whether agents that ring nobody reach this PE (NICs, streams, kernels)
+}
+
+// Naps of a sleeper that nobody may ring: every 50 us for a millisecond, then
+// every millisecond.
+const (
+	shortNap   = 50 * time.Microsecond
+	longNap    = time.Millisecond
+	shortPhase = time.Millisecond
+)
+
+// Until waits for cond. fail says whether the wait has become hopeless (a lost
+// PE, a closed world); it is asked at the beginning and whenever Epoch changed.
+// cond wins over fail. polled says that the awaited word may be written by an
+// agent that does not ring, such as a plain put.
+//
+// It returns nil, fail's error, the context's cause when cancelled, or
+// errs.ErrTimeout, which the caller dresses with what it wanted.
+func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail func() error) error {
+	if cond() {
+		return nil
+	}
+	epoch := w.Epoch.Load()
+	if err := fail(); err != nil {
+		if cond() {
+			return nil
+		}
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctxError(ctx)
+	}
+	w.Begin()
+	defer w.End()
+	done := ctx.Done()
+	lad := spin.Ladder{Policy: w.Policy}
+	var (
+		deadline time.Time // of the option; the context's own is its own business
+		asleep   time.Duration
+		turn     uint32
+	)
+	for {
+		moved := w.Progress()
+		if cond() {
+			return nil
+		}
+		if e := w.Epoch.Load(); e != epoch {
+			epoch = e
+			if err := fail(); err != nil {
+				if cond() {
+					return nil
+				}
+				return err
+			}
+		}
+		if turn++; done != nil && turn%16 == 0 {
+			select {
+			case <-done:
+				return ctxError(ctx)
+			default:
+			}
+		}
+		sleep := false
+		if moved {
+			lad.Reset()
+		} else {
+			sleep = lad.Next()
+		}
+		// A proxy that always finds work must not hide the deadline.
+		if !sleep && turn%1024 != 0 {
+			continue
+		}
+		now := time.Now()
+		if deadline.IsZero() {
+			deadline = now.Add(w.Timeout)
+		}
+		left := deadline.Sub(now)
+		if left <= 0 && w.Timeout > 0 {
+			return errs.ErrTimeout
+		}
+		if !sleep {
+			continue
+		}
+		nap := futex.MaxNap
+		if w.Timeout > 0 && left < nap {
+			nap = left
+		}
+		if polled || w.Silent() {
+			silent := longNap
+			if asleep < shortPhase {
+				silent = shortNap
+			}
+			nap = min(nap, silent)
+		}
+		w.End()
+		w.Sleeper.Sleep(ctx, nap, func() bool { return cond() || w.Epoch.Load() != epoch })
+		w.Begin()
+		asleep += nap
+		if ctx.Err() != nil {
+			if cond() {
+				return nil
+			}
+			return ctxError(ctx)
+		}
+	}
+}
+
+// ctxError turns a context's end into the errors of the contract: a deadline is
+// ErrTimeout, a cancellation satisfies errors.Is(err, context.Canceled).
+func ctxError(ctx context.Context) error {
+	err := context.Cause(ctx)
+	if ctx.Err() == context.DeadlineExceeded {
+		return &deadlineError{}
+	}
+	if err == nil || err == ctx.Err() {
+		return ctx.Err()
+	}
+	return &cancelError{cause: err}
+}
+
+// deadlineError is both ErrTimeout and context.DeadlineExceeded.
+type deadlineError struct{}
+
+func (*deadlineError) Error() string { return "timed out: context deadline exceeded" }
+func (*deadlineError) Is(t error) bool {
+	return t == errs.ErrTimeout || t == context.DeadlineExceeded
+}
+func (*deadlineError) Timeout() bool { return true }
+
+// cancelError is context.Canceled with the cause its canceller gave.
+type cancelError struct{ cause error }
+
+func (e *cancelError) Error() string   { return "canceled: " + e.cause.Error() }
+func (e *cancelError) Unwrap() error   { return e.cause }
+func (e *cancelError) Is(t error) bool { return t == context.Canceled }

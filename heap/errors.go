@@ -1,0 +1,21 @@
+package heap
+
+import (
+	"fmt"
+
+	"goshmem/internal/errs"
+)
+
+// RangeError is ErrRange with the extent and the size it does not fit into, in
+// bytes.
+type RangeError struct{ Off, Len, Size uint64 }
+
+func (e *RangeError) Error() string {
+	if e.Off > e.Size {
+		return fmt.Sprintf("%#x beyond region of %#x: out of range", e.Off-e.Size, e.Size)
+	}
+	return fmt.Sprintf("%#x beyond region of %#x: out of range", e.Len-(e.Size-e.Off), e.Size)
+}
+
+// Is matches ErrRange.
+func (e *RangeError) Is(t error) bool { return t == errs.ErrRange }

@@ -1,0 +1,146 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+
+	"goshmem/internal/errs"
+)
+
+// ConnectConfig is how a process joins its job.
+type ConnectConfig struct {
+	Address string // the rendezvous; may be empty when Size is 1
+	Rank    int
+	Size    int
+	Secret  []byte
+
+	// HubExternal: a launcher serves the hub at Address. Otherwise rank 0 does.
+	HubExternal bool
+
+	JoinDeadline    time.Duration // for all ranks to join; 0: DefaultJoinDeadline
+	FailureDeadline time.Duration // of the hub, where this process holds it
+	Heartbeat       time.Duration // of the hub, where this process holds it
+
+	// LeaveDeadline bounds how long rank 0's Close keeps its hub up for members
+	// that have not left yet; 0: DefaultLeaveDeadline.
+	LeaveDeadline time.Duration
+
+	HostID string
+	Logger *slog.Logger
+}
+
+// DefaultLeaveDeadline is how long rank 0 waits for the others to leave.
+const DefaultLeaveDeadline = 10 * time.Second
+
+// Config is the part of ConnectConfig that a launch decides.
+func (l Launch) Config() ConnectConfig {
+	return ConnectConfig{Address: l.Rendezvous, Rank: l.Rank, Size: l.Size, Secret: l.Secret, HubExternal: l.HubExternal}
+}
+
+// Connect joins a job and returns when all its ranks have joined. Rank 0 holds
+// the hub unless a launcher does; its Close waits, up to LeaveDeadline, until the
+// others have left. On an error nothing is left open.
+func Connect(ctx context.Context, cfg ConnectConfig) (Member, error) {
+	if cfg.LeaveDeadline < 0 {
+		return nil, fmt.Errorf("bootstrap: a negative leave deadline: %w", errs.ErrConfig)
+	}
+	if cfg.LeaveDeadline == 0 {
+		cfg.LeaveDeadline = DefaultLeaveDeadline
+	}
+	if cfg.JoinDeadline == 0 {
+		cfg.JoinDeadline = DefaultJoinDeadline
+	}
+	var m Member
+	var err error
+	if cfg.Rank != 0 || cfg.HubExternal {
+		m, err = Dial(ctx, DialConfig{
+			Address: cfg.Address, Rank: cfg.Rank, Size: cfg.Size, Deadline: cfg.JoinDeadline,
+			Secret: cfg.Secret, HostID: cfg.HostID, Logger: cfg.Logger,
+		})
+	} else {
+		m, err = host(ctx, &cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The hub's own join deadline decides; this one is for a hub that does not.
+	wait, cancel := context.WithTimeout(ctx, cfg.JoinDeadline+answerWait)
+	defer cancel()
+	if err := m.WaitJoined(wait); err != nil {
+		if h, ok := m.(*hosted); ok {
+			h.leave = 0
+		}
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// hosted is rank 0 with the hub that it holds.
+type hosted struct {
+	Member
+	hub   *Hub
+	leave time.Duration
+}
+
+func host(ctx context.Context, cfg *ConnectConfig) (Member, error) {
+	hub, err := NewHub(HubConfig{
+		Size: cfg.Size, Holder: 0,
+		JoinDeadline: cfg.JoinDeadline, FailureDeadline: cfg.FailureDeadline, Heartbeat: cfg.Heartbeat,
+		Secret: cfg.Secret, HostID: cfg.HostID, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Size > 1 {
+		l, err := listenSoon(ctx, cfg.Address, min(cfg.JoinDeadline, answerWait))
+		if err == nil {
+			err = hub.Serve(l)
+		}
+		if err != nil {
+			_ = hub.Close()
+			return nil, err
+		}
+	}
+	m, err := hub.Local(0)
+	if err != nil {
+		_ = hub.Close()
+		return nil, err
+	}
+	return &hosted{Member: m, hub: hub, leave: cfg.LeaveDeadline}, nil
+}
+
+// listenSoon is Listen, patient for a moment: an earlier world of this job may
+// be about to leave the address.
+func listenSoon(ctx context.Context, address string, patience time.Duration) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		l, err := Listen(address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Close ends the membership, then the hub once all have left, or at the leave
+// deadline; then the error is a *errs.TimeoutError that names who was still there.
+func (h *hosted) Close() error {
+	err := h.Member.Close()
+	if h.leave > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), h.leave)
+		defer cancel()
+		err = errors.Join(err, h.hub.Drain(ctx))
+	}
+	return errors.Join(err, h.hub.Close())
+}

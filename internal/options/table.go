@@ -1,0 +1,148 @@
+package options
+
+// Option is one row of the table.
+type Option struct {
+	Name    string   // the field of Values and of pe.Config
+	Env     string   // the environment variable
+	Type    string   // one of the Type constants
+	Default string   // as one would write it in the environment; empty: none
+	Min     int64    // of numbers and sizes
+	Max     int64    // the same
+	Choices []string // of a choice
+	Text    string   // what it does, in a sentence or two
+	field   func(*Values) any
+}
+
+// Types of options.
+const (
+	TypeBytes    = "bytes"
+	TypeInt      = "integer"
+	TypeDuration = "duration"
+	TypeBool     = "boolean"
+	TypeChoice   = "choice"
+	TypeText     = "text"
+	TypeSecret   = "secret"
+)
+
+// Prefix begins every environment variable of the runtime.
+const Prefix = "GOSHMEM_"
+
+const (
+	kib = int64(1) << 10
+	mib = int64(1) << 20
+	tib = int64(1) << 40
+)
+
+// Table is all options, in the order in which they are printed.
+func Table() []Option {
+	return []Option{
+		{
+			Name: "HeapSize", Env: "GOSHMEM_HEAP_SIZE", Type: TypeBytes, Default: "64MiB", Min: 4 * kib, Max: 64 * tib,
+			Text:  "Size of each PE's symmetric heap. The same on every PE.",
+			field: func(v *Values) any { return &v.HeapSize },
+		},
+		{
+			Name: "Sparse", Env: "GOSHMEM_SPARSE", Type: TypeBool, Default: "false",
+			Text:  "Do not pre-allocate the heap: pages come into being when touched, and running out of memory is then no error but a killed process. For tests of large offsets.",
+			field: func(v *Values) any { return &v.Sparse },
+		},
+		{
+			Name: "Path", Env: "GOSHMEM_PATH", Type: TypeChoice, Default: string(PathAuto),
+			Choices: []string{string(PathAuto), string(PathDirect), string(PathProxy), string(PathTCP), string(PathRDMA), string(PathCE), string(PathStaged)},
+			Text:    "How operations reach a peer: auto takes the best there is, the others force one. A path that cannot reach a peer is an error at join.",
+			field:   func(v *Values) any { return &v.Path },
+		},
+		{
+			Name: "RingCapacity", Env: "GOSHMEM_RING_CAPACITY", Type: TypeInt, Default: "1024", Min: 1, Max: 16 * mib,
+			Text:  "Slots of the process's request ring.",
+			field: func(v *Values) any { return &v.RingCapacity },
+		},
+		{
+			Name: "Window", Env: "GOSHMEM_WINDOW", Type: TypeInt, Default: "64", Min: 1, Max: mib,
+			Text:  "Requests that may be in flight in one lane (a context and a peer).",
+			field: func(v *Values) any { return &v.Window },
+		},
+		{
+			Name: "Backlog", Env: "GOSHMEM_BACKLOG", Type: TypeInt, Default: "1024", Min: 1, Max: 16 * mib,
+			Text:  "Requests of one lane that the proxy sets aside while the lane's window is full.",
+			field: func(v *Values) any { return &v.Backlog },
+		},
+		{
+			Name: "Contexts", Env: "GOSHMEM_CONTEXTS", Type: TypeInt, Default: "64", Min: 1, Max: 64 * kib,
+			Text:  "Contexts that a world has room for, those of its teams included. The same on every PE.",
+			field: func(v *Values) any { return &v.Contexts },
+		},
+		{
+			Name: "FailureDeadline", Env: "GOSHMEM_FAILURE_DEADLINE", Type: TypeDuration, Default: "10s",
+			Text:  "A PE that gave no sign of life for so long is lost.",
+			field: func(v *Values) any { return &v.FailureDeadline },
+		},
+		{
+			Name: "Heartbeat", Env: "GOSHMEM_HEARTBEAT", Type: TypeDuration, Default: "1s",
+			Text:  "Time between two signs of life. Less than the failure deadline; if unset, at most a tenth of that.",
+			field: func(v *Values) any { return &v.Heartbeat },
+		},
+		{
+			Name: "JoinTimeout", Env: "GOSHMEM_JOIN_TIMEOUT", Type: TypeDuration, Default: "1m",
+			Text:  "How long a PE waits for all others to join.",
+			field: func(v *Values) any { return &v.JoinTimeout },
+		},
+		{
+			Name: "Timeout", Env: "GOSHMEM_TIMEOUT", Type: TypeDuration, Default: "10m",
+			Text:  "Deadline of every wait that has none of its own.",
+			field: func(v *Values) any { return &v.Timeout },
+		},
+		{
+			Name: "CloseTimeout", Env: "GOSHMEM_CLOSE_TIMEOUT", Type: TypeDuration, Default: "10s",
+			Text:  "How long Close drains, and waits for the others' goodbye.",
+			field: func(v *Values) any { return &v.CloseTimeout },
+		},
+		{
+			Name: "InlineMax", Env: "GOSHMEM_INLINE_MAX", Type: TypeBytes, Default: "256KiB", Min: 1, Max: 64 * tib,
+			Text:  "Non-blocking operations of this size and more go through the ring, smaller ones are done by the caller.",
+			field: func(v *Values) any { return &v.InlineMax },
+		},
+		{
+			Name: "SpinTurns", Env: "GOSHMEM_SPIN_TURNS", Type: TypeInt, Default: "0", Min: 0, Max: mib,
+			Text:  "Turns that a wait spins before it yields the processor. 0 is automatic: 150 if the host has a core for each of its PEs, else 8.",
+			field: func(v *Values) any { return &v.SpinTurns },
+		},
+		{
+			Name: "SleepAfter", Env: "GOSHMEM_SLEEP_AFTER", Type: TypeDuration, Default: "200us",
+			Text:  "How long a wait spins and yields before it sleeps.",
+			field: func(v *Values) any { return &v.SleepAfter },
+		},
+		{
+			Name: "Rendezvous", Env: "GOSHMEM_RENDEZVOUS", Type: TypeText,
+			Text:  "Where the PEs meet: unix:/path or unix:@name. The launcher sets it.",
+			field: func(v *Values) any { return &v.Rendezvous },
+		},
+		{
+			Name: "Secret", Env: "GOSHMEM_SECRET", Type: TypeSecret,
+			Text:  "What a PE must know to join, in hex. The launcher sets it. Goes before the secret file.",
+			field: func(v *Values) any { return &v.Secret },
+		},
+		{
+			Name: "SecretFile", Env: "GOSHMEM_SECRET_FILE", Type: TypeText,
+			Text:  "File that holds the secret, in hex.",
+			field: func(v *Values) any { return &v.SecretFile },
+		},
+	}
+}
+
+// Variable is an environment variable of the runtime that is no option: it says
+// which PE a process is, not how the world behaves.
+type Variable struct{ Env, Text string }
+
+// LaunchVariables is what a launcher tells a process.
+func LaunchVariables() []Variable {
+	return []Variable{
+		{"GOSHMEM_RANK", "The PE's rank in the world, from 0."},
+		{"GOSHMEM_SIZE", "The number of PEs in the world."},
+		{"GOSHMEM_LOCAL_RANK", "The PE's rank among those of its host."},
+		{"GOSHMEM_LOCAL_SIZE", "The number of PEs on its host."},
+	}
+}
+
+// TestPrefix begins variables that the runtime's own tests use.
+const TestPrefix = Prefix + "TEST_"

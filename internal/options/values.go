@@ -1,0 +1,75 @@
+package options
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"time"
+
+	"goshmem/internal/errs"
+)
+
+// Values holds every option. As input of Resolve a zero field is unset; as its
+// output every field has its value.
+type Values struct {
+	HeapSize        int64         // bytes of a PE's symmetric heap
+	Sparse          bool          // do not pre-allocate the heap
+	Path            Path          // how operations reach a peer
+	RingCapacity    int           // slots of the request ring
+	Window          int           // requests in flight per lane
+	Backlog         int           // requests set aside per lane
+	Contexts        int           // contexts a world has room for
+	FailureDeadline time.Duration // silence after which a PE is lost
+	Heartbeat       time.Duration // between two signs of life
+	JoinTimeout     time.Duration // for all PEs to join
+	Timeout         time.Duration // of a wait that has no deadline of its own
+	CloseTimeout    time.Duration // for draining and the others' goodbye
+	InlineMax       int64         // bytes; an NBI of this size and more goes through the ring
+	SpinTurns       int           // of a wait before it yields; 0: automatic
+	SleepAfter      time.Duration // of a wait before it sleeps
+	Rendezvous      string        // where the PEs meet
+	Secret          Secret        // what a PE must know to join
+	SecretFile      string        // the file that holds it
+}
+
+// Path is how operations reach a peer.
+type Path string
+
+// The paths.
+const (
+	PathAuto   Path = "auto"   // the best there is
+	PathDirect Path = "direct" // the caller's loads and stores
+	PathProxy  Path = "proxy"  // same host, but all through ring and proxy
+	PathTCP    Path = "tcp"
+	PathRDMA   Path = "rdma"
+	PathCE     Path = "ce"     // the GPU's copy engines
+	PathStaged Path = "staged" // through host memory
+)
+
+// Secret is the job's secret in hex. Printing one tells only whether it is set.
+type Secret string
+
+func (s Secret) String() string {
+	if s == "" {
+		return "unset"
+	}
+	return "set"
+}
+
+// Format keeps every verb of package fmt from showing the secret.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// MarshalText keeps encoders and log handlers from showing the secret.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Bytes is the secret itself; nil if unset. ErrConfig if it is not hex.
+func (s Secret) Bytes() ([]byte, error) {
+	if s == "" {
+		return nil, nil
+	}
+	b, err := hex.DecodeString(string(s))
+	if err != nil { // err would show a part of the secret
+		return nil, fmt.Errorf("options: secret: want hex digits, two a byte: %w", errs.ErrConfig)
+	}
+	return b, nil
+}

@@ -1,0 +1,77 @@
+package spin
+
+import (
+	"runtime"
+	"time"
+)
+
+// Policy says how a waiter spends its turns before it sleeps.
+type Policy struct {
+	Turns      int           // PAUSE turns before the first yield
+	InProcess  bool          // those waited for are goroutines of this process: yield to them by Gosched
+	SleepAfter time.Duration // time spent spinning and yielding before sleeping
+}
+
+// Auto is the measured policy: 150 turns where every PE has a core, 8 where it
+// has not. hostPEs counts the PEs of this machine, localPEs those that are
+// goroutines of this process. turns > 0 overrides the number of turns.
+func Auto(hostPEs, localPEs, turns int, sleepAfter time.Duration) Policy {
+	p := Policy{Turns: 150, InProcess: localPEs > 1, SleepAfter: sleepAfter}
+	if hostPEs > runtime.NumCPU() || localPEs > runtime.GOMAXPROCS(0) {
+		p.Turns = 8
+	}
+	if turns > 0 {
+		p.Turns = turns
+	}
+	return p
+}
+
+// Ladder is one wait's way down: spin, yield, then tell the caller to sleep.
+// The zero value with a Policy is ready; it lives on the waiter's stack.
+type Ladder struct {
+	Policy
+	i     uint32
+	start time.Time
+}
+
+// Next spends one turn and reports whether it is time to sleep. It never sleeps
+// itself.
+func (l *Ladder) Next() (sleep bool) {
+	l.i++
+	if int(l.i) <= l.Turns {
+		Turn(l.i)
+		return false
+	}
+	return l.yield()
+}
+
+// Yielding reports whether the spinning phase is over.
+func (l *Ladder) Yielding() bool { return int(l.i) > l.Turns }
+
+// Reset starts again from spinning, after something moved.
+func (l *Ladder) Reset() { l.i = 0; l.start = time.Time{} }
+
+// yield gives the core away: to other processes by the system call (Gosched does
+// not), to goroutines of this process by Gosched.
+func (l *Ladder) yield() bool {
+	if l.InProcess {
+		runtime.Gosched()
+		if l.i%64 == 0 {
+			Yield()
+		}
+	} else {
+		Yield()
+		if l.i%4 == 0 {
+			runtime.Gosched()
+		}
+	}
+	if l.i%8 != 0 {
+		return false
+	}
+	now := time.Now()
+	if l.start.IsZero() {
+		l.start = now
+		return false
+	}
+	return now.Sub(l.start) >= l.SleepAfter
+}

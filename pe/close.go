@@ -1,0 +1,123 @@
+package pe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"goshmem/internal/errs"
+)
+
+// Close leaves the world: it refuses new operations, completes what is queued,
+// says goodbye, and keeps this PE's memory usable until everybody said goodbye,
+// was lost, or the deadline (ctx, at most GOSHMEM_CLOSE_TIMEOUT) passed; what
+// is pending then fails with ErrClosed. Waits in progress end with ErrClosed. A
+// second call returns what the first did.
+//
+// The PE that holds the rendezvous (rank 0 without a launcher) stays until all
+// have left, since it is who tells the others of a loss.
+func (p *PE) Close(ctx context.Context) error {
+	p.once.Do(func() {
+		err := p.depart(ctx)
+		p.linger(ctx)
+		p.end = errors.Join(err, p.finish(ctx))
+	})
+	return p.end
+}
+
+// depart refuses new work, drains, and says goodbye.
+func (p *PE) depart(ctx context.Context) error {
+	if p.closing.Swap(true) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.world.vals.CloseTimeout)
+	defer cancel()
+	closed := &errs.ClosedError{PE: p.rank}
+	p.mu.Lock()
+	for c := range p.ctxs {
+		c.closed.Store(true)
+	}
+	p.mu.Unlock()
+	p.shutLanes(closed)
+	err := p.quietAll(ctx)
+	if err != nil {
+		// The deadline: what is left fails, its waiters are told.
+		p.eachLane(func(l *laneT) { p.world.proxy.Lose(l, closed) })
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		err = errors.Join(err, p.quietAll(short))
+		cancel()
+	}
+	if e := p.member.Goodbye(); e != nil && !errors.Is(e, errs.ErrClosed) && !errors.Is(e, errs.ErrPeerLost) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return &errs.OpError{Op: "pe: close", PE: -1, Size: -1, Err: err}
+	}
+	return nil
+}
+
+// linger waits for the others' goodbyes.
+func (p *PE) linger(ctx context.Context) {
+	if p.member.Holder() != p.rank {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.world.vals.CloseTimeout)
+		defer cancel()
+	}
+	p.gone.wait(ctx, func() bool {
+		if p.member.Err() != nil && !errors.Is(p.member.Err(), errs.ErrClosed) {
+			return true // cut off: nobody can tell
+		}
+		for pe := range p.world.state {
+			if pe != p.rank && p.world.state[pe].flags.Load()&(peerGone|peerLost) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// finish ends waits and attachments and, with the last PE of this process, the
+// proxy and the mappings.
+func (p *PE) finish(ctx context.Context) error {
+	p.closing.Store(true)
+	p.closed.Store(true)
+	p.world.changed()
+	// Nobody may look at this PE's memory any more: waits end by the flag.
+	p.settle(ctx)
+	err := p.member.Close()
+	if errors.Is(err, errs.ErrClosed) || errors.Is(err, errs.ErrPeerLost) {
+		err = nil
+	}
+	return errors.Join(err, p.world.leave(ctx))
+}
+
+// settle waits until every operation in progress in this PE has returned.
+func (p *PE) settle(ctx context.Context) {
+	for !p.quiescent() && ctx.Err() == nil {
+		p.world.proxy.TryPoll()
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+func (p *PE) quiescent() bool {
+	idle := true
+	p.eachLane(func(l *laneT) { idle = idle && l.InlineIdle() })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.ctxs {
+		idle = idle && c.using.Load() == 0
+	}
+	return idle
+}
+
+// abandon leaves without a goodbye: to the others this PE is lost.
+func (p *PE) abandon(ctx context.Context) {
+	p.once.Do(func() {
+		p.closing.Store(true)
+		p.shutLanes(&errs.ClosedError{PE: p.rank})
+		p.eachLane(func(l *laneT) { p.world.proxy.Lose(l, &errs.ClosedError{PE: p.rank}) })
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.world.vals.CloseTimeout)
+		defer cancel()
+		p.end = p.finish(short)
+	})
+}

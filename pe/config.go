@@ -1,0 +1,63 @@
+package pe
+
+import (
+	"log/slog"
+	"time"
+
+	"goshmem/internal/options"
+)
+
+// Config says how a PE joins a world, or how Run makes one. Zero fields are
+// taken from the environment (GOSHMEM_*, see docs/options.md) and then from the
+// defaults.
+type Config struct {
+	// Rank and Size identify this process in an explicit Join; with Size 0 they
+	// come from the launcher's environment. For Run, Size is the number of PEs
+	// to start as goroutines.
+	Rank, Size int
+
+	HeapSize        int64         // bytes of a PE's symmetric heap
+	Sparse          bool          // do not pre-allocate it: pages come when touched
+	Path            string        // "auto", "direct", "proxy", …: how operations reach a peer
+	RingCapacity    int           // slots of the request ring
+	Window          int           // requests in flight per lane
+	Backlog         int           // operations pending per lane
+	Contexts        int           // context slots of the world
+	FailureDeadline time.Duration // silence after which a PE is lost
+	Heartbeat       time.Duration // interval of heartbeats
+	JoinTimeout     time.Duration // for all PEs to join
+	Timeout         time.Duration // deadline of a wait whose context has none
+	CloseTimeout    time.Duration // for Close to drain and say goodbye
+	InlineMax       int64         // NBI of this size and more go through the ring
+	SpinTurns       int           // turns of spinning before a waiter yields; 0: by the number of cores
+	SleepAfter      time.Duration // time of yielding before a waiter sleeps
+	Rendezvous      string        // where the PEs meet: "unix:@name", "unix:/path"
+	Secret          string        // the job's secret, in hex
+	SecretFile      string        // a file that holds it
+
+	// Logger gets the runtime's rare messages; nil: none.
+	Logger *slog.Logger
+}
+
+func (c *Config) values() options.Values {
+	return options.Values{
+		HeapSize:        c.HeapSize,
+		Sparse:          c.Sparse,
+		Path:            options.Path(c.Path),
+		RingCapacity:    c.RingCapacity,
+		Window:          c.Window,
+		Backlog:         c.Backlog,
+		Contexts:        c.Contexts,
+		FailureDeadline: c.FailureDeadline,
+		Heartbeat:       c.Heartbeat,
+		JoinTimeout:     c.JoinTimeout,
+		Timeout:         c.Timeout,
+		CloseTimeout:    c.CloseTimeout,
+		InlineMax:       c.InlineMax,
+		SpinTurns:       c.SpinTurns,
+		SleepAfter:      c.SleepAfter,
+		Rendezvous:      c.Rendezvous,
+		Secret:          options.Secret(c.Secret),
+		SecretFile:      c.SecretFile,
+	}
+}

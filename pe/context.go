@@ -1,0 +1,308 @@
+package pe
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"goshmem/channel"
+	"goshmem/heap"
+	"goshmem/internal/errs"
+)
+
+// Context is an ordered lane to each PE of a team, with a signal space of its
+// own. Lanes are unordered with each other. Any number of goroutines may use a
+// context; operations are ordered where one call returned before the other
+// began.
+type Context struct {
+	lanes  channel.Lanes // by team rank; nil until first used
+	closed atomic.Bool
+	pe     *PE
+	team   *Team
+	slot   int    // of the signal space
+	id     uint32 // process-unique
+	group  channel.Group
+	parent *Context // whose lanes these are; nil: own
+
+	mu       sync.Mutex
+	expect   []uint64 // consumed so far of the built-in words, [source*indices+index]
+	consumed uint64
+
+	_     [128]byte
+	using atomic.Int64 // accesses to own words in progress
+	fence atomic.Uint64
+}
+
+type laneT = channel.Lane
+
+// Lane is the lane to a PE of the team; nil if there is no such PE or the lane
+// was never used: ask LaneTo.
+func (c *Context) Lane(pe int) *channel.Lane {
+	if uint(pe) < uint(len(c.lanes)) {
+		return c.lanes[pe].Load()
+	}
+	return nil
+}
+
+// LaneTo is the lane to a PE of the team, made on first use. The error says that
+// there is no such PE, or that the context takes no more operations.
+func (c *Context) LaneTo(pe int) (*channel.Lane, error) {
+	if uint(pe) >= uint(len(c.lanes)) {
+		return nil, errs.ErrPeer
+	}
+	if l := c.lanes[pe].Load(); l != nil {
+		return l, nil
+	}
+	if c.parent != nil {
+		world := c.team.members[pe]
+		l, err := c.parent.LaneTo(world)
+		if err != nil {
+			return nil, err
+		}
+		c.lanes[pe].Store(l)
+		return l, nil
+	}
+	return c.connect(pe)
+}
+
+func (c *Context) connect(pe int) (*channel.Lane, error) {
+	w := c.pe.world
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lanes[pe].Load(); l != nil {
+		return l, nil
+	}
+	peer := c.team.members[pe]
+	info := w.peers[peer]
+	l := channel.NewLane(channel.LaneConfig{
+		Owner:     c.pe.rank,
+		Peer:      peer,
+		TeamPE:    pe,
+		Ctx:       c.id,
+		Path:      info.Path,
+		Table:     w.table,
+		Bell:      w.bells[peer],
+		OwnBell:   w.bells[c.pe.rank],
+		Group:     &c.group,
+		Inline:    info.Path == pathDirect,
+		Transport: w.host,
+		Window:    w.vals.Window,
+		Backlog:   w.vals.Backlog,
+	})
+	// Published before it is looked at once more: a loss or a close that misses
+	// the lane is seen here, one that sees it shuts it.
+	c.lanes[pe].Store(l)
+	if e := w.failed.Load(); e != nil {
+		l.Shut(*e)
+	}
+	if err := w.lossOf(peer); err != nil {
+		w.proxy.Lose(l, err)
+	}
+	if err := w.lossOf(c.pe.rank); err != nil {
+		l.Shut(err)
+	}
+	if c.closed.Load() {
+		l.Shut(&errs.ClosedError{PE: c.pe.rank})
+	}
+	return l, nil
+}
+
+// LaneID is the process-unique number that the context's tickets carry.
+func (c *Context) LaneID() uint32 {
+	if c.parent != nil {
+		return c.parent.id
+	}
+	return c.id
+}
+
+// PE is whose context it is.
+func (c *Context) PE() *PE { return c.pe }
+
+// Team is the team it spans; PE numbers of operations are numbers in it.
+func (c *Context) Team() *Team { return c.team }
+
+// Rank is this PE's number in the team.
+func (c *Context) Rank() int { return c.team.rank }
+
+// Size is the number of PEs of the team.
+func (c *Context) Size() int { return len(c.team.members) }
+
+// Group counts what is queued in the context's lanes.
+func (c *Context) Group() *channel.Group {
+	if c.parent != nil {
+		return c.parent.Group()
+	}
+	return &c.group
+}
+
+// MemoryBarrier is a full barrier of this PE's loads and stores.
+func (c *Context) MemoryBarrier() { c.fence.Add(1) }
+
+// InlineMax is the size from which non-blocking operations are queued.
+func (c *Context) InlineMax() int { return int(c.pe.world.vals.InlineMax) }
+
+// Wait waits for cond; rma, amo and coll are written with it. polled says that
+// the awaited word may be written by an agent that rings nobody, such as a plain
+// put. from are the PEs of the team that it depends on; nil: all. The error is
+// the bare cause; see counters.Waiter.
+func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func() bool) error {
+	return c.pe.waiter.Until(ctx, polled, cond, func() error {
+		if from == nil {
+			return c.pe.hopeless(c.team, nil)
+		}
+		ranks := make([]int, len(from))
+		for i, pe := range from {
+			ranks[i] = c.team.members[pe]
+		}
+		return c.pe.hopeless(c.team, ranks)
+	})
+}
+
+// Progress drives the proxy one step; it never blocks.
+func (c *Context) Progress() bool { return c.pe.world.proxy.TryPoll() }
+
+// Settle lets a caller that finds a few operations pending in a lane help to
+// drain them, so that one queued operation does not push a steady stream into
+// the ring for ever. It reports whether the lane is free for inline operations.
+func (c *Context) Settle(l *channel.Lane) bool {
+	const few, turns = 16, 64
+	if !l.Config().Inline || l.Pending() > few {
+		return false
+	}
+	for range turns {
+		if l.Pending() == 0 {
+			return l.Err() == nil
+		}
+		if !c.Progress() {
+			break
+		}
+	}
+	return l.Pending() == 0 && l.Err() == nil
+}
+
+// TrySubmit queues an operation of a lane; see channel.Proxy.TrySubmit.
+func (c *Context) TrySubmit(l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer) (channel.Ticket, error) {
+	return c.pe.world.proxy.TrySubmit(l, d, ptr)
+}
+
+// Submit is TrySubmit that waits for room, driving the proxy meanwhile.
+func (c *Context) Submit(ctx context.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer) (channel.Ticket, error) {
+	t, err := c.TrySubmit(l, d, ptr)
+	if err != errs.ErrWouldBlock {
+		return t, err
+	}
+	werr := c.Wait(ctx, false, nil, func() bool {
+		t, err = c.TrySubmit(l, d, ptr)
+		return err != errs.ErrWouldBlock
+	})
+	if werr != nil {
+		return channel.Ticket{}, werr
+	}
+	return t, err
+}
+
+// Stats is a snapshot of the context's counters, summed over its lanes.
+type Stats struct {
+	Issued, Posted, Acked uint64
+	Pending               int64
+}
+
+// Stats sums the counters of all lanes.
+func (c *Context) Stats() Stats {
+	s := Stats{Pending: c.Group().Pending()}
+	for i := range c.lanes {
+		if l := c.lanes[i].Load(); l != nil {
+			s.Issued += l.Issued()
+			s.Posted += l.Posted()
+			s.Acked += l.Acked()
+		}
+	}
+	return s
+}
+
+// BuiltinWord is the offset, in a target's runtime region, of the built-in word
+// that this PE adds to.
+func (c *Context) BuiltinWord(index int) (heap.Ref, error) {
+	off, ok := c.pe.world.layout.SourceWord(c.slot, c.team.rank, index)
+	if !ok {
+		return heap.Ref{}, errs.ErrRange
+	}
+	return heap.MakeRef(c.pe.world.id, heap.RegionRuntime, off), nil
+}
+
+// OwnWord is this PE's built-in word that a PE of the team adds to.
+func (c *Context) OwnWord(source, index int) (*atomic.Uint64, error) {
+	if uint(source) >= uint(len(c.lanes)) {
+		return nil, errs.ErrPeer
+	}
+	off, ok := c.pe.world.layout.SourceWord(c.slot, source, index)
+	if !ok {
+		return nil, errs.ErrRange
+	}
+	return (*atomic.Uint64)(c.pe.world.table.Region(c.pe.rank, heap.RegionRuntime).At(off)), nil
+}
+
+// Expected is the consumed count of a built-in word of this PE; the caller holds
+// Lock.
+func (c *Context) Expected(source, index int) *uint64 { return &c.expect[source*indices+index] }
+
+// Lock guards Expected: two consuming waits of one context take turns.
+func (c *Context) Lock() { c.mu.Lock() }
+
+// Unlock ends Lock.
+func (c *Context) Unlock() { c.mu.Unlock() }
+
+// CheckLocal validates n bytes of this PE's own memory.
+func (c *Context) CheckLocal(r heap.Ref, n uint64) error {
+	return c.pe.world.table.Check(c.pe.rank, r, n)
+}
+
+// LocalWord is the address of an aligned word of this PE's own memory.
+func (c *Context) LocalWord(r heap.Ref, size uint64) (unsafe.Pointer, error) {
+	t := c.pe.world.table
+	if err := t.Check(c.pe.rank, r, size); err != nil {
+		return nil, err
+	}
+	if r.Offset()%size != 0 {
+		return nil, errs.ErrAlign
+	}
+	if c.pe.closed.Load() {
+		return nil, &errs.ClosedError{PE: c.pe.rank}
+	}
+	return t.Region(c.pe.rank, r.Region()).At(r.Offset()), nil
+}
+
+// each calls f for every lane in use.
+func (p *PE) eachLane(f func(*channel.Lane)) {
+	p.mu.Lock()
+	ctxs := make([]*Context, 0, len(p.ctxs))
+	for c := range p.ctxs {
+		ctxs = append(ctxs, c)
+	}
+	p.mu.Unlock()
+	for _, c := range ctxs {
+		if c.parent != nil {
+			continue
+		}
+		for i := range c.lanes {
+			if l := c.lanes[i].Load(); l != nil {
+				f(l)
+			}
+		}
+	}
+}
+
+// Use begins an access to this PE's own words through the context; Unuse ends
+// it. Close waits for accesses to end before it unmaps; false: it has begun.
+func (c *Context) Use() bool {
+	c.using.Add(1)
+	if c.pe.closed.Load() {
+		c.using.Add(-1)
+		return false
+	}
+	return true
+}
+
+// Unuse ends what Use began.
+func (c *Context) Unuse() { c.using.Add(-1) }

@@ -1,0 +1,203 @@
+package pe
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"goshmem/channel"
+	"goshmem/internal/bootstrap"
+	"goshmem/internal/errs"
+)
+
+// peerState is what is known of one PE's life. Sticky.
+type peerState struct {
+	flags atomic.Uint32
+	err   atomic.Pointer[error] // why it is lost
+}
+
+const (
+	peerLost  uint32 = 1 << iota // died, or was silent past the failure deadline
+	peerAcked                    // AckLost was called for it
+	peerGone                     // said goodbye
+)
+
+// onEvent is where the bootstrap's events arrive.
+func (w *World) onEvent(p *PE, e bootstrap.Event) {
+	switch e.Kind {
+	case bootstrap.EventLost:
+		w.markLost(e.PE, &errs.PeerLostError{PE: e.PE, Cause: e.Cause})
+	case bootstrap.EventGoodbye:
+		if e.PE >= 0 && e.PE < w.size && w.state[e.PE].flags.Or(peerGone)&peerGone == 0 {
+			w.changed()
+		}
+		p.gone.note()
+	case bootstrap.EventHubLost, bootstrap.EventHubClosed:
+		if p.closing.Load() {
+			p.gone.note()
+			return
+		}
+		w.fail(&bootstrap.HubLostError{Cause: e.Cause})
+		p.gone.note()
+	case bootstrap.EventMessage:
+		if err := w.host.Deliver(e.PE, e.Blob); err != nil {
+			w.log.Warn("message dropped", "from", e.PE, "err", err)
+		}
+	}
+}
+
+// markLost records a loss once: lanes to it fail, waits that depend on it end.
+func (w *World) markLost(pe int, err error) {
+	if pe < 0 || pe >= w.size {
+		return
+	}
+	st := &w.state[pe]
+	if st.flags.Load()&peerLost != 0 {
+		return
+	}
+	st.err.CompareAndSwap(nil, &err)
+	if st.flags.Or(peerLost)&peerLost != 0 {
+		return
+	}
+	for _, p := range w.locals() {
+		if p.rank == pe {
+			p.shutLanes(err)
+		} else {
+			p.loseLanes(pe, err)
+		}
+		p.gone.note()
+	}
+	w.changed()
+}
+
+// lossOf is why a PE is lost; nil if it is not.
+func (w *World) lossOf(pe int) error {
+	st := &w.state[pe]
+	if st.flags.Load()&peerLost == 0 {
+		return nil
+	}
+	return *st.err.Load()
+}
+
+// Lost lists the PEs known to be lost, by world rank.
+func (p *PE) Lost() []int {
+	var out []int
+	for i := range p.world.state {
+		if p.world.state[i].flags.Load()&peerLost != 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// AckLost acknowledges the loss of a PE (a world rank): later waits and
+// collective calls go on among the living. A wait that names the PE itself, by
+// From, still fails. It is an error if the PE is not lost.
+func (p *PE) AckLost(pe int) error {
+	if pe < 0 || pe >= p.world.size {
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrPeer}
+	}
+	if p.world.lossOf(pe) == nil {
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrConfig}
+	}
+	p.acked.Lock()
+	p.ackedSet[pe] = true
+	p.acked.Unlock()
+	p.world.changed()
+	return nil
+}
+
+func (p *PE) hasAcked(pe int) bool {
+	p.acked.Lock()
+	defer p.acked.Unlock()
+	return p.ackedSet[pe]
+}
+
+// hopeless says why a wait on words of this PE can no longer end well. from are
+// the world ranks it names; nil: any of team.
+func (p *PE) hopeless(team *Team, from []int) error {
+	w := p.world
+	if e := w.failed.Load(); e != nil {
+		return *e
+	}
+	if err := w.lossOf(p.rank); err != nil {
+		return err
+	}
+	if p.closed.Load() {
+		return &errs.ClosedError{PE: p.rank}
+	}
+	if w.epoch.Load() == 0 {
+		return nil // nobody was ever lost or gone
+	}
+	if from != nil {
+		for _, pe := range from {
+			if err := w.lossOf(pe); err != nil {
+				return err
+			}
+			if pe != p.rank && w.state[pe].flags.Load()&peerGone != 0 {
+				return &errs.ClosedError{PE: pe}
+			}
+		}
+		return nil
+	}
+	alone := team.Size() > 1
+	last := -1
+	for _, pe := range team.members {
+		if pe == p.rank {
+			continue
+		}
+		if err := w.lossOf(pe); err != nil {
+			if !p.hasAcked(pe) {
+				return err
+			}
+			continue
+		}
+		if w.state[pe].flags.Load()&peerGone == 0 {
+			alone = false
+		} else {
+			last = pe
+		}
+	}
+	if alone && last >= 0 {
+		// Everybody who could still signal has left.
+		return &errs.ClosedError{PE: last}
+	}
+	return nil
+}
+
+// living are the world ranks of group that take part in collective calls. An
+// unacknowledged loss is an error.
+func (p *PE) living(group []int) ([]int, error) {
+	w := p.world
+	if e := w.failed.Load(); e != nil {
+		return nil, *e
+	}
+	if err := w.lossOf(p.rank); err != nil {
+		return nil, err
+	}
+	out := make([]int, 0, len(group))
+	for _, pe := range group {
+		if err := w.lossOf(pe); err != nil {
+			if !p.hasAcked(pe) {
+				return nil, err
+			}
+			continue
+		}
+		out = append(out, pe)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// shutLanes makes every lane of this PE refuse new operations.
+func (p *PE) shutLanes(err error) {
+	p.eachLane(func(l *channel.Lane) { l.Shut(err) })
+}
+
+// loseLanes fails everything pending to a PE, and what comes later.
+func (p *PE) loseLanes(pe int, err error) {
+	p.eachLane(func(l *channel.Lane) {
+		if l.Config().Peer == pe {
+			p.world.proxy.Lose(l, err)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package pe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"goshmem/channel"
+	"goshmem/heap"
+	"goshmem/internal/bootstrap"
+	"goshmem/internal/errs"
+	"goshmem/internal/futex"
+	"goshmem/internal/options"
+	"goshmem/internal/shm"
+	"goshmem/internal/spin"
+	"goshmem/nvlink"
+)
+
+// Run runs fn as the body of every PE of a world.
+//
+// With cfg.Size > 0 it makes a new world of that many PEs, each a goroutine of
+// this process. With cfg.Size 0 this process is one PE of the world that its
+// launcher describes (goshmem run, mpirun, …), or a world of one without a
+// launcher, and fn runs once. So the same program runs both ways.
+//
+// A PE whose fn returns an error is lost to the others, which get ErrPeerLost
+// with that error as its cause; Run closes the world and returns the first such
+// error. When ctx ends, every wait ends with its cause.
+func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
+	if cfg.Size < 0 {
+		return fmt.Errorf("pe: run: size %d: %w", cfg.Size, errs.ErrConfig)
+	}
+	if cfg.Size == 0 {
+		return runJoined(ctx, cfg, fn)
+	}
+	w, err := newLocalWorld(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { w.fail(&cancelled{context.Cause(ctx)}) })
+	defer stop()
+	var g errgroup.Group
+	for _, p := range w.locals() {
+		g.Go(func() error { return p.body(ctx, fn) })
+	}
+	err = g.Wait()
+	// Memory stays mapped until every body has ended: all leave together.
+	for _, p := range w.locals() {
+		if e := p.finish(context.WithoutCancel(ctx)); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func runJoined(ctx context.Context, cfg Config, fn func(p *PE) error) error {
+	p, err := Join(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { p.world.fail(&cancelled{context.Cause(ctx)}) })
+	defer stop()
+	if err := fn(p); err != nil {
+		p.abandon(ctx)
+		return err
+	}
+	return p.Close(ctx)
+}
+
+// body runs one PE and says goodbye, or that it failed.
+func (p *PE) body(ctx context.Context, fn func(p *PE) error) (err error) {
+	if err := fn(p); err != nil {
+		// To the others it is as a process that died: nothing of it will come.
+		p.world.markLost(p.rank, &errs.PeerLostError{PE: p.rank, Cause: "its function returned: " + err.Error()})
+		_ = p.member.Close() // its exchanges end too
+		return err
+	}
+	return p.depart(context.WithoutCancel(ctx))
+}
+
+// cancelled is the end of a world whose context ended.
+type cancelled struct{ cause error }
+
+func (c *cancelled) Error() string { return "world cancelled: " + c.cause.Error() }
+func (c *cancelled) Unwrap() error { return c.cause }
+func (c *cancelled) Is(t error) bool {
+	return t == context.Canceled || t == errs.ErrClosed
+}
+
+// newLocalWorld makes a world of cfg.Size PEs in this process.
+func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
+	opt, err := options.Resolve(cfg.values(), os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	vals := opt.Values
+	n := cfg.Size
+	layout, err := planLayout(vals, n)
+	if err != nil {
+		return nil, err
+	}
+	if !vals.Sparse {
+		if err := checkMemory(n, layout, shm.ReadLimits()); err != nil {
+			return nil, err
+		}
+	}
+	hub, err := bootstrap.NewHub(bootstrap.HubConfig{
+		Size: n, Holder: 0, JoinDeadline: vals.JoinTimeout, FailureDeadline: vals.FailureDeadline,
+		Heartbeat: heartbeat(vals), Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mem, bases, err := localSegments(n, layout, vals.Sparse)
+	if err != nil {
+		_ = hub.Close()
+		return nil, err
+	}
+	mem.hub = hub
+	w, err := newWorld(cfg, vals, n, layout, mem, newWorldID())
+	if err == nil {
+		for i, base := range bases {
+			stamp(base)
+			enter(w.table, i, base, layout)
+			path, why, perr := choosePath(vals.Path, true)
+			if perr != nil {
+				err = perr
+				break
+			}
+			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process", Path: path, Why: why}
+		}
+	}
+	if err != nil {
+		_ = mem.release()
+		return nil, err
+	}
+	pol := spin.Auto(n, n, vals.SpinTurns, vals.SleepAfter)
+	if err := w.start(pol); err != nil {
+		_ = mem.release()
+		return nil, err
+	}
+	node := make([]int, n)
+	for i := range n {
+		node[i] = i
+		m, err := hub.Local(i)
+		if err == nil {
+			err = w.addPE(i, m, pol)
+		}
+		if err != nil {
+			_ = w.proxy.Close(ctx)
+			_ = mem.release()
+			return nil, err
+		}
+	}
+	for _, p := range w.locals() {
+		p.found(node)
+	}
+	return w, nil
+}
+
+func newWorldID() uint32 {
+	for {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+		if id := binary.LittleEndian.Uint32(b[:]); id != 0 {
+			return id
+		}
+	}
+}
+
+func heartbeat(v options.Values) time.Duration { return min(v.Heartbeat, v.FailureDeadline/2) }
+
+// runtimeContexts are the context slots that every world uses itself: the
+// default context, the collectives' lanes, the node team.
+const runtimeContexts = 3
+
+func planLayout(v options.Values, pes int) (heap.Layout, error) {
+	return heap.PlanLayout(heap.LayoutConfig{
+		HeapSize: v.HeapSize, PEs: pes, Contexts: v.Contexts + runtimeContexts, IndicesPerSource: indices,
+	})
+}
+
+// checkMemory refuses a world whose segments on this host do not fit: a memfd
+// too large ends in the OOM killer, not in an error.
+func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
+	if l.Total() > (1<<62)/int64(pes) {
+		return fmt.Errorf("pe: %d segments of %d B: %w", pes, l.Total(), errs.ErrNoMemory)
+	}
+	if err := lim.Check(int64(pes) * l.Total()); err != nil {
+		return fmt.Errorf("pe: %d PEs of this host with %s of heap each (GOSHMEM_HEAP_SIZE): %w",
+			pes, options.FormatBytes(l.HeapSize()), err)
+	}
+	return nil
+}
+
+func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
+	w := &World{
+		id: id, size: n, vals: vals, layout: layout,
+		table: heap.NewTable(id, n, 2),
+		mem:   mem,
+		log:   cfg.Logger,
+		bells: make([]*futex.Bell, n),
+		peers: make([]PeerInfo, n),
+		state: make([]peerState, n),
+	}
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	return w, nil
+}
+
+// start makes the proxy and the transports, once the table is filled.
+func (w *World) start(pol spin.Policy) error {
+	p, err := channel.NewProxy(channel.ProxyConfig{RingCapacity: w.vals.RingCapacity, Policy: pol})
+	if err != nil {
+		return err
+	}
+	w.proxy = p
+	w.host = nvlink.NewHost(w.table, w.size)
+	p.AddTransport(w.host)
+	return nil
+}
+
+// addPE makes a local PE; its bell and the peers' must be known before it
+// operates.
+func (w *World) addPE(rank int, m bootstrap.Member, pol spin.Policy) error {
+	p, err := newPE(w, rank, m, pol)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.local = append(w.local, p)
+	w.open++
+	w.mu.Unlock()
+	return nil
+}
+
+// found makes the teams and contexts that every PE has, in the same slots on
+// every one, and begins to listen to events.
+func (p *PE) found(node []int) {
+	w := p.world
+	all := make([]int, w.size)
+	for i := range all {
+		all[i] = i
+	}
+	p.team = &Team{pe: p, members: all, rank: p.rank, tag: "w"}
+	p.context = p.newContext(p.team, 0, nil)
+	p.coll = p.newContext(p.team, 1, nil)
+	p.team.coll = p.coll
+	p.node = &Team{pe: p, members: node, tag: "n"}
+	p.node.rank, _ = p.node.TeamRank(p.rank)
+	p.node.coll = p.newContext(p.node, 2, p.coll)
+	p.member.OnEvent(func(e bootstrap.Event) { w.onEvent(p, e) })
+}

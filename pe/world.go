@@ -1,0 +1,129 @@
+package pe
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"goshmem/channel"
+	"goshmem/heap"
+	"goshmem/internal/futex"
+	"goshmem/internal/options"
+	"goshmem/nvlink"
+)
+
+// indices is the number of built-in signal words per (context, source PE): one
+// cache line, with one writer.
+const indices = 8
+
+// World is what this process knows of a world it joined: the mappings, the
+// proxy, and who is lost. The PEs that Run starts share one; a PE that joined by
+// itself has its own. It is not a singleton: several may live in one process.
+type World struct {
+	id     uint32
+	size   int
+	vals   options.Values
+	layout heap.Layout
+	table  *heap.Table
+	proxy  *channel.Proxy
+	host   *nvlink.Host
+	mem    *memory
+	log    *slog.Logger
+
+	bells []*futex.Bell // per PE; nil: not reachable from here
+	peers []PeerInfo
+	state []peerState
+
+	epoch  atomic.Uint32         // changes on loss, goodbye, acknowledgement, cancellation
+	failed atomic.Pointer[error] // the whole world ended
+
+	mu    sync.Mutex
+	local []*PE // PEs of this process
+	open  int   // of these, not closed
+}
+
+// PeerInfo is how one PE of the world is reached from here, and why.
+type PeerInfo struct {
+	PE   int
+	PID  int
+	Host string // identity: boot id and namespaces
+	Path string // "direct", "proxy", …
+	Why  string
+}
+
+// Size is the number of PEs.
+func (w *World) Size() int { return w.size }
+
+// ID is the identity of the world that references carry.
+func (w *World) ID() uint32 { return w.id }
+
+// Peer tells how a PE is reached.
+func (w *World) Peer(pe int) (PeerInfo, bool) {
+	if pe < 0 || pe >= w.size {
+		return PeerInfo{}, false
+	}
+	return w.peers[pe], true
+}
+
+// Options gives the options in force as name, value pairs in the table's order.
+func (w *World) options() options.Values { return w.vals }
+
+// Transports describes the transports in use.
+func (w *World) Transports() []channel.Description {
+	return []channel.Description{w.host.Describe()}
+}
+
+// localPE is the PE of this process with a rank, or nil.
+func (w *World) localPE(rank int) *PE {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.local {
+		if p.rank == rank {
+			return p
+		}
+	}
+	return nil
+}
+
+// locals is a snapshot of this process's PEs.
+func (w *World) locals() []*PE {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]*PE(nil), w.local...)
+}
+
+// changed makes every waiter of this process look again.
+func (w *World) changed() {
+	w.epoch.Add(1)
+	for _, p := range w.locals() {
+		p.sleeper.Bell().Check()
+	}
+}
+
+// fail ends the world for everybody in this process.
+func (w *World) fail(err error) {
+	if w.failed.CompareAndSwap(nil, &err) {
+		for _, p := range w.locals() {
+			p.shutLanes(err)
+		}
+		w.changed()
+	}
+}
+
+// leave is called by each local PE as it closes; the last one ends what they
+// share.
+func (w *World) leave(ctx context.Context) error {
+	w.mu.Lock()
+	w.open--
+	last := w.open == 0
+	w.mu.Unlock()
+	if !last {
+		return nil
+	}
+	err := w.proxy.Close(ctx)
+	if e := w.mem.release(); err == nil {
+		err = e
+	}
+	return err
+}

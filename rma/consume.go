@@ -1,0 +1,81 @@
+package rma
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"goshmem/heap"
+	"goshmem/internal/errs"
+	"goshmem/pe"
+)
+
+// WaitSignals waits for n further notifications (Notify, PutMemNotify) from each
+// named PE, or from every PE of the team but this one, and consumes them: the
+// next wait counts from there. The words themselves only grow. Index chooses the
+// built-in word. On an error nothing is consumed.
+func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOption) error {
+	const op = "rma: wait signals"
+	from, err := fromOf(c, opts)
+	if err != nil {
+		return waitErr(c, op, heap.Ref{}, nil, err)
+	}
+	index := 0
+	for _, o := range opts {
+		if o.index >= 0 {
+			index = o.index
+		}
+	}
+	sources := from
+	if sources == nil {
+		for i := range c.Size() {
+			if i != c.Rank() {
+				sources = append(sources, i)
+			}
+		}
+	}
+	if !c.Use() {
+		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
+	}
+	defer c.Unuse()
+	words := make([]*atomic.Uint64, len(sources))
+	for i, s := range sources {
+		w, err := c.OwnWord(s, index)
+		if err != nil {
+			return waitErr(c, op, heap.Ref{}, nil, fmt.Errorf("built-in word %d of pe %d: %w", index, s, err))
+		}
+		words[i] = w
+	}
+	// The expectation is taken at once, so that two waits of one context wait
+	// for different notifications; it is given back if the wait fails.
+	want := make([]uint64, len(sources))
+	c.Lock()
+	for i, s := range sources {
+		e := c.Expected(s, index)
+		*e += n
+		want[i] = *e
+	}
+	c.Unlock()
+	next := 0
+	err = c.Wait(ctx, false, from, func() bool {
+		for ; next < len(words); next++ {
+			if words[next].Load() < want[next] {
+				return false
+			}
+		}
+		return true
+	})
+	if err == nil {
+		return nil
+	}
+	c.Lock()
+	for _, s := range sources {
+		*c.Expected(s, index) -= n
+	}
+	c.Unlock()
+	if next == len(words) {
+		next--
+	}
+	missing := sources[next]
+	return waitErr(c, op, heap.Ref{}, from, timeout(err, "notifications", []int{missing}, want[next], words[next].Load()))
+}

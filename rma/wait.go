@@ -1,0 +1,155 @@
+package rma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"goshmem/heap"
+	"goshmem/internal/errs"
+	"goshmem/pe"
+)
+
+// WaitOption narrows a wait.
+type WaitOption struct {
+	from  []int
+	index int
+}
+
+// From names the PEs (numbers in the context's team) that a wait depends on: the
+// loss of another does not end it. Without it a wait depends on the whole team.
+func From(pes ...int) WaitOption {
+	if pes == nil {
+		pes = []int{}
+	}
+	return WaitOption{from: pes, index: -1}
+}
+
+// Index chooses which of the eight built-in words WaitSignals waits on; 0
+// without it.
+func Index(i int) WaitOption { return WaitOption{index: i} }
+
+// fromOf collects what the options name; nil: the whole team.
+func fromOf(c *pe.Context, opts []WaitOption) ([]int, error) {
+	var from []int
+	for _, o := range opts {
+		for _, p := range o.from {
+			if p < 0 || p >= c.Size() {
+				return nil, fmt.Errorf("from pe %d: %w", p, errs.ErrPeer)
+			}
+		}
+		if o.from != nil {
+			from = append(from, o.from...)
+			if from == nil {
+				from = []int{}
+			}
+		}
+	}
+	return from, nil
+}
+
+// WaitSignal returns when sig of this PE compares as asked with v: everything
+// ordered before the signal is visible then. It consumes nothing. It fails at
+// ctx's deadline (GOSHMEM_TIMEOUT where it has none) with ErrTimeout, when ctx
+// is cancelled, when a PE it depends on is lost (ErrPeerLost) or the world closed.
+func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v uint64, opts ...WaitOption) error {
+	if !c.Use() {
+		return waitErr(c, "rma: wait signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+	}
+	defer c.Unuse()
+	w, err := signalWord(c, sig, cmp)
+	if err != nil {
+		return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
+	}
+	if holds(w.Load(), cmp, v) {
+		return nil
+	}
+	from, err := fromOf(c, opts)
+	if err != nil {
+		return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
+	}
+	if err := c.Wait(ctx, false, from, func() bool { return holds(w.Load(), cmp, v) }); err != nil {
+		return waitErr(c, "rma: wait signal", sig.Ref(), from, timeout(err, "signal", from, v, w.Load()))
+	}
+	return nil
+}
+
+// ReadSignal is the value of a signal of this PE.
+func ReadSignal(c *pe.Context, sig heap.Signal) (uint64, error) {
+	if !c.Use() {
+		return 0, waitErr(c, "rma: read signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+	}
+	defer c.Unuse()
+	w, err := signalWord(c, sig, EQ)
+	if err != nil {
+		return 0, waitErr(c, "rma: read signal", sig.Ref(), nil, err)
+	}
+	return w.Load(), nil
+}
+
+// TestSignal reports whether sig of this PE compares as asked with v; it drives
+// the world's progress when it does not.
+func TestSignal(c *pe.Context, sig heap.Signal, cmp Cmp, v uint64) (bool, error) {
+	if !c.Use() {
+		return false, waitErr(c, "rma: test signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+	}
+	defer c.Unuse()
+	w, err := signalWord(c, sig, cmp)
+	if err != nil {
+		return false, waitErr(c, "rma: test signal", sig.Ref(), nil, err)
+	}
+	if holds(w.Load(), cmp, v) {
+		return true, nil
+	}
+	c.Progress()
+	return holds(w.Load(), cmp, v), nil
+}
+
+// signalWord is the cell of a signal of this PE.
+func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (*atomic.Uint64, error) {
+	if cmp >= numCmp {
+		return nil, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
+	}
+	p, err := c.LocalWord(sig.Ref(), 8)
+	if err != nil {
+		return nil, err
+	}
+	return (*atomic.Uint64)(p), nil
+}
+
+// timeout dresses a bare deadline with what was wanted and what was there.
+func timeout(err error, what string, from []int, want, have uint64) error {
+	if !errors.Is(err, errs.ErrTimeout) {
+		return err
+	}
+	p := -1
+	if len(from) == 1 {
+		p = from[0]
+	}
+	return &timedOut{errs.TimeoutError{What: what, PE: p, Want: want, Have: have}, err}
+}
+
+// timedOut is a TimeoutError that also is what ended the wait.
+type timedOut struct {
+	errs.TimeoutError
+	cause error
+}
+
+func (t *timedOut) Unwrap() error { return t.cause }
+
+func (t *timedOut) As(target any) bool {
+	if p, ok := target.(**errs.TimeoutError); ok {
+		*p = &t.TimeoutError
+		return true
+	}
+	return false
+}
+
+func waitErr(c *pe.Context, op string, at heap.Ref, from []int, err error) error {
+	p := -1
+	if len(from) == 1 {
+		p = from[0]
+	}
+	return opErr(c, op, p, at, -1, err)
+}
