@@ -30,7 +30,11 @@ const (
 type Lane struct {
 	base unsafe.Pointer // the peer's heap region, as mapped here; nil: not mapped
 	size uint64
-	key  uint64      // heap.Ref.Key of that region
+	key  uint64 // heap.Ref.Key of that region
+
+	rtBase unsafe.Pointer // the peer's runtime region
+	rtSize uint64
+
 	bell *futex.Bell // the peer's; nil where only its own agents ring it
 	cfg  LaneConfig
 
@@ -106,6 +110,8 @@ func NewLane(cfg LaneConfig) *Lane {
 	l := &Lane{cfg: cfg, bell: cfg.Bell}
 	m := cfg.Table.Region(cfg.Peer, heap.RegionHeap)
 	l.base, l.size = m.Base, m.Size
+	rt := cfg.Table.Region(cfg.Peer, heap.RegionRuntime)
+	l.rtBase, l.rtSize = rt.Base, rt.Size
 	l.key = heap.MakeRef(cfg.Table.World, heap.RegionHeap, 0).Key()
 	if !cfg.Inline || m.Base == nil {
 		l.gate.Store(gateQueued)
@@ -127,14 +133,22 @@ func (l *Lane) Enter() bool {
 // Leave ends an inline operation. A full memory barrier.
 func (l *Lane) Leave() { l.out.Add(1) }
 
-// Addr is the address here of n bytes of the peer's heap, or nil if the
-// reference is not one of this world's heap, or not in range.
+// Addr is the address here of n bytes of the peer's memory, or nil if the
+// reference is not one of this world's, or not in range.
 func (l *Lane) Addr(r heap.Ref, n uint64) unsafe.Pointer {
+	if off := r.Offset(); r.Key() == l.key && off <= l.size && n <= l.size-off {
+		return unsafe.Add(l.base, off)
+	}
+	return l.addrRuntime(r, n)
+}
+
+// addrRuntime is Addr in the runtime's region: built-in signals, barrier words.
+func (l *Lane) addrRuntime(r heap.Ref, n uint64) unsafe.Pointer {
 	off := r.Offset()
-	if r.Key() != l.key || off > l.size || n > l.size-off {
+	if r.Key() != l.key|uint64(heap.RegionRuntime) || off > l.rtSize || n > l.rtSize-off {
 		return nil
 	}
-	return unsafe.Add(l.base, off)
+	return unsafe.Add(l.rtBase, off)
 }
 
 // Mapped is the address of a checked reference in any region that this process

@@ -106,6 +106,8 @@ func faultError(f plan.Fault) error {
 		return &CapacityError{"rows", int(f.A), f.B, f.C}
 	case plan.BadArgument:
 		return &ArgumentError{argumentName(f.A), f.B, f.C}
+	case plan.Aliased:
+		return fmt.Errorf("%s overlaps the rows to be received: %w", argumentName(f.A), pe.ErrAlias)
 	case plan.Stale:
 		return &HandleError{"is stale"}
 	case plan.Foreign:

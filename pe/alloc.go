@@ -224,15 +224,10 @@ func codeErr(c byte) error {
 
 // quietAll drains the queued operations of all this PE's contexts.
 func (p *PE) quietAll(ctx context.Context) error {
-	p.mu.Lock()
-	ctxs := make([]*Context, 0, len(p.ctxs))
-	for c := range p.ctxs {
-		if c.parent == nil {
-			ctxs = append(ctxs, c)
+	for _, c := range p.contexts() {
+		if c.parent != nil {
+			continue
 		}
-	}
-	p.mu.Unlock()
-	for _, c := range ctxs {
 		if err := c.drain(ctx); err != nil {
 			return err
 		}

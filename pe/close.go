@@ -33,11 +33,9 @@ func (p *PE) depart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.world.vals.CloseTimeout)
 	defer cancel()
 	closed := &errs.ClosedError{PE: p.rank}
-	p.mu.Lock()
-	for c := range p.ctxs {
+	for _, c := range p.contexts() {
 		c.closed.Store(true)
 	}
-	p.mu.Unlock()
 	p.shutLanes(closed)
 	err := p.quietAll(ctx)
 	if err != nil {
@@ -102,9 +100,7 @@ func (p *PE) settle(ctx context.Context) {
 func (p *PE) quiescent() bool {
 	idle := true
 	p.eachLane(func(l *laneT) { idle = idle && l.InlineIdle() })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.ctxs {
+	for _, c := range p.contexts() {
 		idle = idle && c.using.Load() == 0
 	}
 	return idle

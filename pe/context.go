@@ -2,6 +2,7 @@ package pe
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -159,6 +160,13 @@ func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func()
 	})
 }
 
+// WaitOn is Wait for a word that one PE of the team changes.
+func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
+	return c.pe.waiter.Until(ctx, false, cond, func() error {
+		return c.pe.hopeless(c.team, c.team.members[pe:pe+1])
+	})
+}
+
 // Progress drives the proxy one step; it never blocks.
 func (c *Context) Progress() bool { return c.pe.world.proxy.TryPoll() }
 
@@ -192,8 +200,11 @@ func (c *Context) Submit(ctx context.Context, l *channel.Lane, d *channel.Desc, 
 	if err != errs.ErrWouldBlock {
 		return t, err
 	}
-	werr := c.Wait(ctx, false, nil, func() bool {
-		t, err = c.TrySubmit(l, d, ptr)
+	// A condition may be asked again after it held: it submits once.
+	werr := c.Wait(ctx, false, []int{}, func() bool {
+		if err == errs.ErrWouldBlock {
+			t, err = c.TrySubmit(l, d, ptr)
+		}
 		return err != errs.ErrWouldBlock
 	})
 	if werr != nil {
@@ -273,15 +284,48 @@ func (c *Context) LocalWord(r heap.Ref, size uint64) (unsafe.Pointer, error) {
 	return t.Region(c.pe.rank, r.Region()).At(r.Offset()), nil
 }
 
+// contexts are this PE's contexts; the slice is never changed.
+func (p *PE) contexts() []*Context { return *p.ctxs.Load() }
+
+// Contexts lists this PE's contexts, the runtime's own included.
+func (p *PE) Contexts() []*Context { return slices.Clone(p.contexts()) }
+
+// Quiet waits until every earlier operation of every context of this PE is
+// complete; a full memory barrier. The error is the first of a failed operation.
+func (p *PE) Quiet(ctx context.Context) error {
+	for _, c := range p.contexts() {
+		if c.parent != nil {
+			continue
+		}
+		if c.group.Pending() != 0 {
+			if err := c.drain(ctx); err != nil {
+				return &errs.OpError{Op: "pe: quiet", PE: -1, Size: -1, Err: err}
+			}
+		}
+		if err := c.group.TakeFailure(); err != nil {
+			return &errs.OpError{Op: "pe: quiet", PE: -1, Size: -1, Err: err}
+		}
+	}
+	p.context.MemoryBarrier()
+	return nil
+}
+
+// BarrierWord is the AMO word of the context's signal space that a barrier may
+// count in, at any PE of the team; ReleaseWord the signal that ends it.
+func (c *Context) BarrierWord() heap.Ptr[uint64] {
+	off, _ := c.pe.world.layout.BarrierWord(c.slot) // the slot is one
+	return heap.MakePtr[uint64](heap.MakeRef(c.pe.world.id, heap.RegionRuntime, off))
+}
+
+// ReleaseWord is the other half of BarrierWord.
+func (c *Context) ReleaseWord() heap.Signal {
+	off, _ := c.pe.world.layout.ReleaseWord(c.slot)
+	return heap.MakeSignal(heap.MakeRef(c.pe.world.id, heap.RegionRuntime, off))
+}
+
 // each calls f for every lane in use.
 func (p *PE) eachLane(f func(*channel.Lane)) {
-	p.mu.Lock()
-	ctxs := make([]*Context, 0, len(p.ctxs))
-	for c := range p.ctxs {
-		ctxs = append(ctxs, c)
-	}
-	p.mu.Unlock()
-	for _, c := range ctxs {
+	for _, c := range p.contexts() {
 		if c.parent != nil {
 			continue
 		}

@@ -125,6 +125,7 @@ type hello struct {
 	Agree  map[string]string `json:"agree"`
 	Limits shm.Limits        `json:"limits"`
 	Sparse bool              `json:"sparse"`
+	CPUs   []int             `json:"cpus"` // that this PE may run on
 }
 
 // assemble makes the world around a joined member: compare options, check
@@ -144,7 +145,11 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 	if err != nil {
 		return nil, err
 	}
-	mine := hello{World: newWorldID(), Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
+	cpus, err := spin.CPUs()
+	if err != nil {
+		return nil, err
+	}
+	mine := hello{World: newWorldID(), CPUs: cpus, Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
 		"heap size": fmt.Sprint(layout.HeapSize()),
 		"contexts":  fmt.Sprint(layout.Contexts()),
 		"path":      string(vals.Path),
@@ -179,17 +184,46 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		}
 	}
 	mem := &memory{shared: n > 1}
-	p, err := build(ctx, cfg, vals, conn, m, layout, mem, hellos[0].World, node)
+	p, err := build(ctx, cfg, vals, conn, m, layout, mem, hellos, node)
 	if err != nil {
 		return nil, errors.Join(err, mem.release())
 	}
 	return p, nil
 }
 
+// oversubscribed reports whether some host has more PEs than there are CPUs that
+// any of them may run on. A PE that is bound to one CPU does not make its host
+// small.
+func oversubscribed(m bootstrap.Member, hellos []hello) bool {
+	type host struct {
+		pes  int
+		cpus map[int]bool
+	}
+	hosts := map[string]*host{}
+	for i := range hellos {
+		peer, _ := m.Peer(i)
+		h := hosts[peer.HostID]
+		if h == nil {
+			h = &host{cpus: map[int]bool{}}
+			hosts[peer.HostID] = h
+		}
+		h.pes++
+		for _, c := range hellos[i].CPUs {
+			h.cpus[c] = true
+		}
+	}
+	for _, h := range hosts {
+		if h.pes > len(h.cpus) {
+			return true
+		}
+	}
+	return false
+}
+
 func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.ConnectConfig, m bootstrap.Member,
-	layout heap.Layout, mem *memory, id uint32, node []int) (*PE, error) {
+	layout heap.Layout, mem *memory, hellos []hello, node []int) (*PE, error) {
 	n, rank := conn.Size, conn.Rank
-	w, err := newWorld(cfg, vals, n, layout, mem, id)
+	w, err := newWorld(cfg, vals, n, layout, mem, hellos[0].World)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +238,8 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 	if err := mem.mapNode(ctx, w, m, conn.Secret, rank, node); err != nil {
 		return nil, err
 	}
-	pol := spin.Auto(len(node), 1, vals.SpinTurns, vals.SleepAfter)
+	w.shared = oversubscribed(m, hellos)
+	pol := spin.Auto(w.shared, false, vals.SpinTurns, vals.SleepAfter)
 	if err := w.start(pol); err != nil {
 		return nil, err
 	}

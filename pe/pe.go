@@ -34,7 +34,7 @@ type PE struct {
 
 	mu    sync.Mutex
 	slots []bool // context slots in use
-	ctxs  map[*Context]struct{}
+	ctxs  atomic.Pointer[[]*Context]
 
 	team    *Team // world
 	node    *Team
@@ -90,9 +90,9 @@ func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error)
 		heap:     a,
 		ackedSet: map[int]bool{},
 		slots:    make([]bool, w.layout.Contexts()),
-		ctxs:     map[*Context]struct{}{},
 		gone:     goodbyes{ch: make(chan struct{}, 1)},
 	}
+	p.ctxs.Store(&[]*Context{})
 	armed, bell := headerWords(w.table.Region(rank, heap.RegionRuntime).Base)
 	p.sleeper = futex.NewSleeper(armed, bell, w.mem.shared)
 	w.bells[rank] = p.sleeper.Bell()

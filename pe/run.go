@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -140,7 +141,8 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		_ = mem.release()
 		return nil, err
 	}
-	pol := spin.Auto(n, n, vals.SpinTurns, vals.SleepAfter)
+	w.shared = n > min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
+	pol := spin.Auto(w.shared, n > 1, vals.SpinTurns, vals.SleepAfter)
 	if err := w.start(pol); err != nil {
 		_ = mem.release()
 		return nil, err

@@ -250,7 +250,8 @@ func (p *PE) newContext(t *Team, slot int, parent *Context) *Context {
 	}
 	p.mu.Lock()
 	p.slots[slot] = true
-	p.ctxs[c] = struct{}{}
+	list := append(slices.Clone(p.contexts()), c)
+	p.ctxs.Store(&list)
 	p.mu.Unlock()
 	if p.closing.Load() {
 		c.closed.Store(true)
@@ -317,7 +318,8 @@ func (p *PE) release(c *Context) {
 		p.world.proxy.DetachContext(c.id)
 	}
 	p.mu.Lock()
-	delete(p.ctxs, c)
+	list := slices.DeleteFunc(slices.Clone(p.contexts()), func(x *Context) bool { return x == c })
+	p.ctxs.Store(&list)
 	p.slots[c.slot] = false
 	p.mu.Unlock()
 }

@@ -30,6 +30,7 @@ type World struct {
 	host   *nvlink.Host
 	mem    *memory
 	log    *slog.Logger
+	shared bool // some host has more PEs than cores
 
 	bells []*futex.Bell // per PE; nil: not reachable from here
 	peers []PeerInfo
@@ -57,6 +58,10 @@ func (w *World) Size() int { return w.size }
 
 // ID is the identity of the world that references carry.
 func (w *World) ID() uint32 { return w.id }
+
+// Oversubscribed reports whether some host has more PEs than cores for them; all
+// PEs agree on it.
+func (w *World) Oversubscribed() bool { return w.shared }
 
 // Peer tells how a PE is reached.
 func (w *World) Peer(pe int) (PeerInfo, bool) {

@@ -79,3 +79,33 @@ func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOptio
 	missing := sources[next]
 	return waitErr(c, op, heap.Ref{}, from, timeout(err, "notifications", []int{missing}, want[next], words[next].Load()))
 }
+
+// WaitNotify is WaitSignals for one source PE: it waits for n further
+// notifications from it on built-in word index and consumes them. It does not
+// allocate while it spins.
+func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64) error {
+	const op = "rma: wait notify"
+	if !c.Use() {
+		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
+	}
+	defer c.Unuse()
+	w, err := c.OwnWord(source, index)
+	if err != nil {
+		return opErr(c, op, source, heap.Ref{}, -1, fmt.Errorf("built-in word %d: %w", index, err))
+	}
+	c.Lock()
+	e := c.Expected(source, index)
+	*e += n
+	want := *e
+	c.Unlock()
+	if w.Load() >= want {
+		return nil
+	}
+	if err := c.WaitOn(ctx, source, func() bool { return w.Load() >= want }); err != nil {
+		c.Lock()
+		*e -= n
+		c.Unlock()
+		return opErr(c, op, source, heap.Ref{}, -1, timeout(err, "notifications", []int{source}, want, w.Load()))
+	}
+	return nil
+}

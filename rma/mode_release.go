@@ -2,9 +2,13 @@
 
 package rma
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"goshmem/heap"
+)
 
 // Debug reports whether this build checks that signals are set-only or add-only.
 const Debug = false
 
-func modeOK(unsafe.Pointer, SignalOp) bool { return true }
+func modeOK(heap.Ref, unsafe.Pointer, SignalOp) bool { return true }

@@ -92,7 +92,7 @@ func putSignal(c *pe.Context, name string, dst heap.Ref, src []byte, sig heap.Re
 	if l := c.Lane(target); l != nil && (m == blocking || int(n) < c.InlineMax()) && l.Enter() {
 		p, s := l.Addr(dst, uint64(n)), l.Addr(sig, 8)
 		from := unsafe.Pointer(unsafe.SliceData(src))
-		if p != nil && s != nil && uintptr(s)&7 == 0 && op-1 < 2 && !overlap(p, from, n) && modeOK(s, op) {
+		if p != nil && s != nil && uintptr(s)&7 == 0 && op-1 < 2 && !overlap(p, from, n) && modeOK(sig, s, op) {
 			if n == 8 && uintptr(p)&7 == 0 {
 				*(*uint64)(p) = load8(src)
 			} else {
@@ -151,7 +151,7 @@ func putSignalSlow(c *pe.Context, name string, dst heap.Ref, src []byte, sig hea
 
 func signal(c *pe.Context, name string, sig heap.Ref, op SignalOp, v uint64, target int, m mode) (Ticket, error) {
 	if l := c.Lane(target); l != nil && l.Enter() {
-		if s := l.Addr(sig, 8); s != nil && uintptr(s)&7 == 0 && op-1 < 2 && modeOK(s, op) {
+		if s := l.Addr(sig, 8); s != nil && uintptr(s)&7 == 0 && op-1 < 2 && modeOK(sig, s, op) {
 			apply(s, op, v)
 			l.Knock()
 			l.Leave()
@@ -197,7 +197,7 @@ func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 	if sig.Offset()%8 != 0 {
 		return errs.ErrAlign
 	}
-	if s := l.Mapped(sig); s != nil && sig.Region() == heap.RegionHeap && !modeOK(s, op) {
+	if s := l.Mapped(sig); s != nil && !modeOK(sig, s, op) {
 		return errs.ErrConfig
 	}
 	return nil

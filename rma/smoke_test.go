@@ -62,7 +62,11 @@ func TestRing(t *testing.T) {
 					}
 				}
 				if p.Rank() == 0 {
-					return rma.WaitUntil(ctx, c, w.At(0), rma.EQ, uint64(10*n))
+					if err := rma.WaitUntil(ctx, c, w.At(0), rma.EQ, uint64(10*n)); err != nil {
+						t.Log("have", w.Local()[0])
+						return err
+					}
+					return nil
 				}
 				return rma.Quiet(ctx, c)
 			})

@@ -88,7 +88,7 @@ func WaitSomeVector(ctx context.Context, c *pe.Context, sigs heap.Signals, statu
 	}
 	before := len(out)
 	err = s.wait(ctx, func() bool {
-		out = s.appendHolding(out)
+		out = s.appendHolding(out[:before])
 		return len(out) > before
 	}, s.first)
 	return out, err

@@ -37,10 +37,10 @@ type Member interface {
 	// said goodbye; when one gave up because its ctx ended, *errs.TimeoutError
 	// with the Missing ranks (deadline) or a *AbortedError (cancelled; the member
 	// that gave up gets its ctx's error). A member that calls later for a gather
-	// that was given up gets the same error, and the next call meets the next
-	// calls. A ctx that ends as the gather completes loses: the blobs are
-	// returned. A ctx that has ended before the call, and bad arguments, count as
-	// no call.
+	// that was given up gets the same error (or the loss or goodbye of a member
+	// since), and the next call meets the next calls. A ctx that ends as the
+	// gather completes loses: the blobs are returned. A ctx that has ended before
+	// the call, and bad arguments, count as no call.
 	Gather(ctx context.Context, tag string, group []int, blob []byte) ([][]byte, error)
 
 	// Send passes a copy of blob to another member's OnEvent function. Messages of

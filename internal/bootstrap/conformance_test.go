@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,7 +45,7 @@ func TestGatherBlobsAreTheCallers(t *testing.T) {
 	forEach(t, func(t *testing.T, a attachment) {
 		j := a.start(t, HubConfig{Size: 3})
 		all := []int{0, 1, 2}
-		for _, blob := range [][]byte{nil, {}, bytes.Repeat([]byte{7}, 5<<20)} {
+		for _, blob := range [][]byte{nil, {}, bytes.Repeat([]byte{7}, 2<<20)} {
 			var wg sync.WaitGroup
 			for _, m := range j.members {
 				wg.Go(func() {
@@ -166,7 +167,7 @@ func TestLoss(t *testing.T) {
 	for _, how := range []string{"close", "hub"} {
 		forEach(t, func(t *testing.T, a attachment) {
 			t.Run(how, func(t *testing.T) {
-				j := a.start(t, HubConfig{Size: 4})
+				j := a.start(t, HubConfig{Size: 4, FailureDeadline: 2 * time.Second})
 				var events []*recorder
 				for _, m := range j.members {
 					events = append(events, record(t, m))
@@ -296,7 +297,7 @@ func TestSendOrderAndWindow(t *testing.T) {
 			require.Equal(t, EventMessage, events.next().Kind)
 		}
 		// Credit comes back: any number gets through, in order.
-		const n = 3000
+		const n = 1000
 		go func() {
 			for i := range n {
 				b := make([]byte, 10<<10)

@@ -94,22 +94,22 @@ func (h *Hub) contribute(rank int, m *msg) error {
 	return nil
 }
 
-// doomed is why a group's gathers cannot complete: the first of its ranks that
-// is not there any more.
+// doomed is why a group's gathers cannot complete: a loss in it, or else the
+// first of its ranks that has left or never came.
 func (h *Hub) doomed(group []int) *failure {
+	var f *failure
 	for _, r := range group {
-		switch s := &h.slots[r]; s.state {
-		case stateLost:
+		switch s := &h.slots[r]; {
+		case s.state == stateLost:
 			return &failure{kind: failLost, pe: r, cause: s.cause}
-		case stateLeft:
-			return &failure{kind: failClosed, pe: r}
-		case stateAbsent:
-			if h.late != nil {
-				return h.late
-			}
+		case f != nil:
+		case s.state == stateLeft:
+			f = &failure{kind: failClosed, pe: r}
+		case s.state == stateAbsent && h.late != nil:
+			f = h.late
 		}
 	}
-	return nil
+	return f
 }
 
 func (h *Hub) fail(rank int, call uint64, f *failure) {

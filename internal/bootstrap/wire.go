@@ -72,7 +72,7 @@ func appendBody(b []byte, m *msg) []byte {
 	switch m.kind {
 	case kindChallenge:
 		b = append(b, wireMagic[:]...)
-		b = le.AppendUint32(b, wireVersion)
+		b = le.AppendUint32(b, uint32(m.n))
 		b = append(b, m.nonce[:]...)
 	case kindHello:
 		b = putInt(b, m.hello.size)

@@ -12,12 +12,12 @@ type Policy struct {
 	SleepAfter time.Duration // time spent spinning and yielding before sleeping
 }
 
-// Auto is the measured policy: 150 turns where every PE has a core, 8 where it
-// has not. hostPEs counts the PEs of this machine, localPEs those that are
-// goroutines of this process. turns > 0 overrides the number of turns.
-func Auto(hostPEs, localPEs, turns int, sleepAfter time.Duration) Policy {
-	p := Policy{Turns: 150, InProcess: localPEs > 1, SleepAfter: sleepAfter}
-	if hostPEs > runtime.NumCPU() || localPEs > runtime.GOMAXPROCS(0) {
+// Auto is the measured policy: 150 turns where every PE has a core, 8 where PEs
+// share them. inProcess says that the PEs are goroutines of this process. turns
+// > 0 overrides the number of turns.
+func Auto(shared, inProcess bool, turns int, sleepAfter time.Duration) Policy {
+	p := Policy{Turns: 150, InProcess: inProcess, SleepAfter: sleepAfter}
+	if shared {
 		p.Turns = 8
 	}
 	if turns > 0 {

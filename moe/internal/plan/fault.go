@@ -18,6 +18,7 @@ const (
 	TooMany          // tokens, the most allowed
 	TooManyRows      // receiving rank, rows, the most allowed
 	BadArgument      // Argument, bytes or elements given, wanted
+	Aliased          // Argument: it overlaps the receive buffer
 	Stale            // the handle's slot was used again
 	Foreign          // no handle or routing of this engine
 	OtherCall        // rank, what it called, what was called here

@@ -90,6 +90,9 @@ func (s *Sent) byRank(p *Params, o *Owners) {
 // To lists the tokens that go to a rank, ascending.
 func (s *Sent) To(rank int) []int32 { return s.tokens[s.start[rank]:s.start[rank+1]] }
 
+// Records is the number of records that s sends to all ranks together.
+func (s *Sent) Records() int { return len(s.tokens) }
+
 // MaxTokens is the most tokens a rank may ever be configured for: token numbers
 // are 32-bit where they travel.
 const MaxTokens = math.MaxInt32
