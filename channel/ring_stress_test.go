@@ -23,8 +23,10 @@ type stress struct {
 	next []uint64      // by producer: the item awaited; the role's
 	got  int           // items consumed; the role's
 	done atomic.Bool
-	errs chan error
+	errs chan error // the first few
 	seen []atomic.Uint32 // by position: how often a producer was given it
+
+	failed atomic.Bool // ends the waits
 }
 
 // pattern is the item's payload: its number and producer where the kind leaves
@@ -74,6 +76,9 @@ func (s *stress) produce(p int) {
 			}
 			if !ok {
 				// Blocked: drive the ring, as blocked callers do.
+				if s.failed.Load() {
+					return
+				}
 				if !s.consume() {
 					runtime.Gosched()
 				}
@@ -114,8 +119,8 @@ func (s *stress) consume() bool {
 	return n > 0
 }
 
-// fail keeps the first few errors.
 func (s *stress) fail(err error) {
+	s.failed.Store(true)
 	select {
 	case s.errs <- err:
 	default:
@@ -150,7 +155,7 @@ func (s *stress) run(t *testing.T, consumer bool) {
 	}
 	if consumer {
 		wg.Go(func() {
-			for !s.done.Load() {
+			for !s.done.Load() && !s.failed.Load() {
 				if !s.consume() {
 					runtime.Gosched()
 				}

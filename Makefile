@@ -1,0 +1,74 @@
+# goshmem: everything a developer needs is a target here. `make help` lists them.
+GO       ?= go
+BUILD    := build
+TOOLS    := $(BUILD)/tools
+STATICCHECK_VERSION := v0.8.2
+NPES     ?= 4
+FUZZTIME ?= 20s
+STRESS   ?= 10
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help build run test test-unit test-race test-procs cross lint bench fuzz stress generate clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+build: ## the tool and the examples, into build/
+	@mkdir -p $(BUILD)
+	$(GO) build -o $(BUILD)/ ./cmd/goshmem ./examples/...
+
+run: build ## the main job: MoE dispatch and combine between 4 processes, verified
+	$(BUILD)/goshmem run -n $(NPES) -prefix=false $(BUILD)/moe
+	GOSHMEM_PATH=proxy $(BUILD)/goshmem run -n $(NPES) -prefix=false $(BUILD)/moe
+
+test: test-unit test-debug test-race cross ## every suite that needs only Go (and gcc for -race)
+
+test-unit: ## unit, property, multi-process, oversubscription and fault tests
+	$(GO) test ./...
+
+test-debug: ## the suites of the operations with the runtime's own checks switched on
+	$(GO) test -tags goshmem_debug ./rma ./amo ./coll
+
+# The race detector needs cgo's linker.
+test-race: ## the race detector over everything short enough
+	@if command -v $${CC:-gcc} >/dev/null; then CGO_ENABLED=1 $(GO) test -race -short ./...; \
+	else echo "SKIP test-race: no C compiler (the race detector needs one)"; fi
+
+cross: ## builds that must work elsewhere: no cgo, arm64, without purego
+	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) build -tags nopurego ./...
+
+$(TOOLS)/staticcheck-$(STATICCHECK_VERSION):
+	@mkdir -p $(TOOLS)
+	GOBIN=$(abspath $(TOOLS)) $(GO) install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	mv $(TOOLS)/staticcheck $@
+
+lint: $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## gofmt, vet, staticcheck
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags goshmem_debug ./...
+	$< ./...
+
+bench: build ## the figures of docs/perf, on this machine
+	$(BUILD)/goshmem bench all
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+stress: ## the suites STRESS times, with 1, 2 and 8 processors, with and without -race
+	@set -e; for p in 1 2 8; do \
+		echo "GOMAXPROCS=$$p"; GOMAXPROCS=$$p $(GO) test -count=$(STRESS) ./heap ./channel ./rma ./amo ./coll ./counters ./moe/...; \
+		GOMAXPROCS=$$p CGO_ENABLED=1 $(GO) test -race -short -count=$(STRESS) ./channel ./rma ./amo ./coll; \
+	done
+
+generate: ## refresh generated pages and golden files
+	$(GO) test ./internal/options -update
+
+clean: ## remove what was built
+	rm -rf $(BUILD)

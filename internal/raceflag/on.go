@@ -1,0 +1,7 @@
+//go:build race
+
+// Package raceflag tells tests whether the race detector is on.
+package raceflag
+
+// Enabled is true in race builds, which allocate where others do not.
+const Enabled = true
