@@ -213,25 +213,6 @@ func (c *Context) Submit(ctx context.Context, l *channel.Lane, d *channel.Desc, 
 	return t, err
 }
 
-// Stats is a snapshot of the context's counters, summed over its lanes.
-type Stats struct {
-	Issued, Posted, Acked uint64
-	Pending               int64
-}
-
-// Stats sums the counters of all lanes.
-func (c *Context) Stats() Stats {
-	s := Stats{Pending: c.Group().Pending()}
-	for i := range c.lanes {
-		if l := c.lanes[i].Load(); l != nil {
-			s.Issued += l.Issued()
-			s.Posted += l.Posted()
-			s.Acked += l.Acked()
-		}
-	}
-	return s
-}
-
 // BuiltinWord is the offset, in a target's runtime region, of the built-in word
 // that this PE adds to.
 func (c *Context) BuiltinWord(index int) (heap.Ref, error) {

@@ -79,11 +79,13 @@ func (w *World) lossOf(pe int) error {
 }
 
 // Lost lists the PEs known to be lost, by world rank.
-func (p *PE) Lost() []int {
+func (p *PE) Lost() []int { return p.world.lost() }
+
+func (w *World) lost() []int {
 	var out []int
-	for i := range p.world.state {
-		if p.world.state[i].flags.Load()&peerLost != 0 {
-			out = append(out, i)
+	for pe := range w.state {
+		if w.lossOf(pe) != nil {
+			out = append(out, pe)
 		}
 	}
 	return out
