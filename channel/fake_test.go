@@ -54,7 +54,7 @@ func (f *fake) Register(context.Context, int, uint16, heap.Memory) ([]byte, erro
 }
 func (f *fake) Deregister(context.Context, int, uint16) error { return nil }
 func (f *fake) Map(int, uint16) (heap.Memory, bool)           { return heap.Memory{}, false }
-func (f *fake) Deliver(int, []byte) error                     { return nil }
+func (f *fake) Deliver(int, int, []byte) error                { return nil }
 func (f *fake) Close(context.Context) error                   { return nil }
 
 func (f *fake) Connect(*Lane) (bool, error) {

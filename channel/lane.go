@@ -220,7 +220,7 @@ func (l *Lane) Err() error {
 func (l *Lane) Shut(err error) { l.shut(gateClosed, err) }
 
 func (l *Lane) shut(flag uint64, err error) {
-	l.dead.CompareAndSwap(nil, &err)
+	l.dead.CompareAndSwap(nil, &err) // the first reason stays
 	l.gate.Or(flag)
 }
 

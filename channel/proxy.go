@@ -118,20 +118,24 @@ func (p *Proxy) Ring() *Ring { return p.ring }
 // taken anything, with ErrWouldBlock when ring or lane are full, or with the
 // reason why the lane takes no more.
 func (p *Proxy) TrySubmit(l *Lane, d *Desc, ptr unsafe.Pointer) (Ticket, error) {
-	if g := l.gate.Load(); g&(gateClosed|gateLost) != 0 {
+	// Counted before it can complete, and before it is claimed: Quiet covers it,
+	// and a Shut that finds nothing pending has refused it.
+	g := l.gate.Add(1)
+	if g&(gateClosed|gateLost) != 0 {
+		l.gate.Add(^uint64(0))
 		return Ticket{}, l.Err()
-	} else if int(g&gateCount) >= l.cfg.Backlog {
+	}
+	if int(g&gateCount) > l.cfg.Backlog {
+		l.gate.Add(^uint64(0))
 		return Ticket{}, errs.ErrWouldBlock
 	}
-	// Counted before it can complete, and before it is claimed: Quiet covers it.
-	l.gate.Add(1)
 	l.issued.Add(1)
 	l.cfg.Group.pending.Add(1)
 	pos, slot, ok := p.ring.TryClaim()
 	if !ok {
-		l.gate.Add(^uint64(0))
-		l.issued.Add(^uint64(0))
 		l.cfg.Group.pending.Add(-1)
+		l.issued.Add(^uint64(0))
+		l.gate.Add(^uint64(0))
 		return Ticket{}, errs.ErrWouldBlock
 	}
 	copyBody(slot, d)
@@ -355,8 +359,7 @@ func (p *Proxy) background() {
 		// Announce, look again, park: a producer claims first and looks at
 		// parked afterwards, so one of the two sees the other.
 		p.parked.Store(1)
-		idle := p.waiters.Load() == 0 && p.busy()
-		if !idle {
+		if mine := p.waiters.Load() == 0 && p.busy(); !mine {
 			<-p.wake
 			lad.Reset()
 			naps = 0

@@ -23,7 +23,7 @@ type stress struct {
 	next []uint64      // by producer: the item awaited; the role's
 	got  int           // items consumed; the role's
 	done atomic.Bool
-	errs chan error // the first few
+	errs chan error      // the first few
 	seen []atomic.Uint32 // by position: how often a producer was given it
 
 	failed atomic.Bool // ends the waits

@@ -73,7 +73,8 @@ type Transport interface {
 	// it reports ready or an error. Handles travel by the exchange given at
 	// construction, and arrive at Deliver, in any order and from either side.
 	Connect(l *Lane) (ready bool, err error)
-	Deliver(from int, msg []byte) error
+	// local is the PE of this process that the message is for.
+	Deliver(local, from int, msg []byte) error
 
 	// Post hands over requests of one lane, in order, and says how many it took:
 	// fewer than offered means "later", and is no error. The error is about

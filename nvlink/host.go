@@ -76,7 +76,7 @@ func (h *Host) Connect(l *channel.Lane) (bool, error) {
 }
 
 // Deliver refuses: this transport exchanges no handles.
-func (h *Host) Deliver(from int, msg []byte) error {
+func (h *Host) Deliver(_, from int, msg []byte) error {
 	return fmt.Errorf("nvlink: %d B of handles from pe %d, none are expected: %w", len(msg), from, errs.ErrUnsupported)
 }
 

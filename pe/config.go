@@ -35,6 +35,13 @@ type Config struct {
 	Secret          string        // the job's secret, in hex
 	SecretFile      string        // a file that holds it
 
+	// Nodes simulates that many nodes on this machine: PEs are dealt to them in
+	// blocks, and those of different nodes do not use the mappings but the
+	// transport that Remote makes. 0: the real ones.
+	Nodes int
+	// Remote makes the transport to PEs of other nodes.
+	Remote TransportFactory
+
 	// Logger gets the runtime's rare messages; nil: none.
 	Logger *slog.Logger
 }

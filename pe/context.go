@@ -75,19 +75,22 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 		return l, nil
 	}
 	peer := c.team.members[pe]
-	info := w.peers[peer]
+	path, _, err := w.pathTo(c.pe.rank, peer)
+	if err != nil {
+		return nil, err
+	}
 	l := channel.NewLane(channel.LaneConfig{
 		Owner:     c.pe.rank,
 		Peer:      peer,
 		TeamPE:    pe,
 		Ctx:       c.id,
-		Path:      info.Path,
+		Path:      path,
 		Table:     w.table,
 		Bell:      w.bells[peer],
 		OwnBell:   w.bells[c.pe.rank],
 		Group:     &c.group,
-		Inline:    info.Path == pathDirect,
-		Transport: w.host,
+		Inline:    path == pathDirect,
+		Transport: w.transportOf(path),
 		Window:    w.vals.Window,
 		Backlog:   w.vals.Backlog,
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"goshmem/heap"
@@ -137,10 +136,7 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		ctx, cancel = context.WithTimeout(ctx, vals.JoinTimeout)
 		defer cancel()
 	}
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
+	all := ranks(n)
 	layout, err := planLayout(vals, n)
 	if err != nil {
 		return nil, err
@@ -227,27 +223,37 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 	if err != nil {
 		return nil, err
 	}
+	hosts := map[string]int{}
 	for i := range n {
 		peer, _ := m.Peer(i)
-		path, why, err := choosePath(vals.Path, slices.Contains(node, i))
-		if err != nil {
-			return nil, err
+		if _, known := hosts[peer.HostID]; !known {
+			hosts[peer.HostID] = len(hosts)
 		}
-		w.peers[i] = PeerInfo{PE: i, PID: peer.PID, Host: peer.HostID, Path: path, Why: why}
+		w.peers[i] = PeerInfo{PE: i, PID: peer.PID, Host: peer.HostID, Node: hosts[peer.HostID]}
+	}
+	w.nodes = len(hosts)
+	if cfg.Nodes > 1 && w.nodes == 1 {
+		for i := range n {
+			w.peers[i].Node = nodeOf(i, n, cfg.Nodes)
+		}
+		w.nodes = cfg.Nodes
+	}
+	if err := w.checkPaths(rank); err != nil {
+		return nil, err
 	}
 	if err := mem.mapNode(ctx, w, m, conn.Secret, rank, node); err != nil {
 		return nil, err
 	}
 	w.shared = oversubscribed(m, hellos)
 	pol := spin.Auto(w.shared, false, vals.SpinTurns, vals.SleepAfter)
-	if err := w.start(pol); err != nil {
+	if err := w.start(ctx, pol, []int{rank}); err != nil {
 		return nil, err
 	}
 	if err := w.addPE(rank, m, pol); err != nil {
 		_ = w.proxy.Close(ctx)
 		return nil, err
 	}
-	w.local[0].found(node)
+	w.local[0].found()
 	return w.local[0], nil
 }
 

@@ -39,7 +39,7 @@ func (w *World) onEvent(p *PE, e bootstrap.Event) {
 		w.fail(&bootstrap.HubLostError{Cause: e.Cause})
 		p.gone.note()
 	case bootstrap.EventMessage:
-		if err := w.host.Deliver(e.PE, e.Blob); err != nil {
+		if err := w.deliver(p.rank, e.PE, e.Blob); err != nil {
 			w.log.Warn("message dropped", "from", e.PE, "err", err)
 		}
 	}

@@ -1,8 +1,12 @@
 package pe
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 
+	"goshmem/channel"
+	"goshmem/heap"
 	"goshmem/internal/errs"
 	"goshmem/internal/options"
 )
@@ -13,19 +17,98 @@ const (
 	pathProxy  = string(options.PathProxy)
 )
 
-// choosePath decides once how a peer is reached, and says why.
-func choosePath(forced options.Path, sameHost bool) (path, why string, err error) {
+// TransportEnv is what a transport gets to work with.
+type TransportEnv struct {
+	World uint32      // identity that references carry
+	Size  int         // PEs of the world
+	Local []int       // ranks of this process
+	Table *heap.Table // addresses and sizes of every PE's regions
+	Peers []PeerInfo
+	// Send passes a message to another PE's transport, by the bootstrap: for
+	// handles, not for data. It arrives at Deliver, in order per pair.
+	Send func(from, to int, msg []byte) error
+	// Lost reports a peer that the transport finds dead.
+	Lost func(pe int, err error)
+	// Knock rings a local PE that may sleep, after the transport changed its
+	// memory by a locked instruction.
+	Knock func(pe int)
+	Log   *slog.Logger
+}
+
+// TransportFactory makes the transport to PEs that this one cannot reach
+// through mappings.
+type TransportFactory func(ctx context.Context, env TransportEnv) (channel.Transport, error)
+
+// choosePath decides how a peer is reached, and says why.
+func choosePath(forced options.Path, sameNode, remote bool) (path, why string, err error) {
 	switch forced {
-	case options.PathAuto:
-		if sameHost {
-			return pathDirect, "same host, segment mapped", nil
-		}
-		return "", "", fmt.Errorf("pe: a peer on another host: %w (no remote transport in this build)", errs.ErrUnsupported)
-	case options.PathDirect, options.PathProxy:
-		if !sameHost {
-			return "", "", fmt.Errorf("pe: path %s to a peer on another host: %w", forced, errs.ErrUnsupported)
-		}
-		return string(forced), "forced by GOSHMEM_PATH", nil
+	case options.PathAuto, options.PathDirect, options.PathProxy:
+	default:
+		return "", "", fmt.Errorf("pe: path %s: %w (no such transport in this build)", forced, errs.ErrUnsupported)
 	}
-	return "", "", fmt.Errorf("pe: path %s: %w (no such transport in this build)", forced, errs.ErrUnsupported)
+	switch {
+	case sameNode && forced == options.PathAuto:
+		return pathDirect, "same host, segment mapped", nil
+	case sameNode:
+		return string(forced), "same host, forced by GOSHMEM_PATH", nil
+	case forced == options.PathDirect:
+		return "", "", fmt.Errorf("pe: path direct to a peer on another node: %w", errs.ErrUnsupported)
+	case remote:
+		return pathRemote, "another node, by the configured transport", nil
+	}
+	return "", "", fmt.Errorf("pe: a peer on another node: %w (no remote transport in this build)", errs.ErrUnsupported)
+}
+
+// pathTo is how one PE reaches another; the same for the life of the world.
+func (w *World) pathTo(from, to int) (path, why string, err error) {
+	return choosePath(w.vals.Path, w.peers[from].Node == w.peers[to].Node, w.cfgRemote != nil)
+}
+
+// checkPaths refuses a world in which some peer cannot be reached from here.
+func (w *World) checkPaths(from int) error {
+	for to := range w.size {
+		if _, _, err := w.pathTo(from, to); err != nil {
+			return fmt.Errorf("pe %d: %w", to, err)
+		}
+	}
+	return nil
+}
+
+// nodeOf deals ranks to simulated nodes in blocks whose sizes differ by one at
+// most.
+func nodeOf(rank, size, nodes int) int { return rank * nodes / size }
+
+// pathRemote is the path of the transport that Config.Remote makes.
+const pathRemote = "remote"
+
+// transportOf is what carries requests on a path.
+func (w *World) transportOf(path string) channel.Transport {
+	if path == pathDirect || path == pathProxy {
+		return w.host
+	}
+	return w.remote
+}
+
+// deliver hands a message of the bootstrap to the transport that it is for.
+func (w *World) deliver(local, from int, msg []byte) error {
+	if w.remote == nil {
+		return w.host.Deliver(local, from, msg)
+	}
+	return w.remote.Deliver(local, from, msg)
+}
+
+func (w *World) transportEnv(local []int) TransportEnv {
+	return TransportEnv{
+		World: w.id, Size: w.size, Local: local, Table: w.table, Peers: w.peers,
+		Send: func(from, to int, msg []byte) error {
+			p := w.localPE(from)
+			if p == nil {
+				return fmt.Errorf("pe %d is not of this process: %w", from, errs.ErrPeer)
+			}
+			return p.member.Send(to, msg)
+		},
+		Lost:  w.markLost,
+		Knock: func(pe int) { w.bells[pe].Check() },
+		Log:   w.log,
+	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,6 +36,9 @@ import (
 // with that error as its cause; Run closes the world and returns the first such
 // error. When ctx ends, every wait ends with its cause.
 func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
+	if cfg.Nodes < 0 || cfg.Size > 0 && cfg.Nodes > cfg.Size || cfg.Nodes > 1 && cfg.Remote == nil {
+		return fmt.Errorf("pe: %d nodes of %d PEs (a remote transport is needed between nodes): %w", cfg.Nodes, cfg.Size, errs.ErrConfig)
+	}
 	if cfg.Size < 0 {
 		return fmt.Errorf("pe: run: size %d: %w", cfg.Size, errs.ErrConfig)
 	}
@@ -129,12 +134,11 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		for i, base := range bases {
 			stamp(base)
 			enter(w.table, i, base, layout)
-			path, why, perr := choosePath(vals.Path, true)
-			if perr != nil {
-				err = perr
-				break
-			}
-			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process", Path: path, Why: why}
+			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process", Node: nodeOf(i, n, max(cfg.Nodes, 1))}
+		}
+		w.nodes = max(cfg.Nodes, 1)
+		for i := range n {
+			err = errors.Join(err, w.checkPaths(i))
 		}
 	}
 	if err != nil {
@@ -143,13 +147,11 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 	}
 	w.shared = n > min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 	pol := spin.Auto(w.shared, n > 1, vals.SpinTurns, vals.SleepAfter)
-	if err := w.start(pol); err != nil {
+	if err := w.start(ctx, pol, ranks(n)); err != nil {
 		_ = mem.release()
 		return nil, err
 	}
-	node := make([]int, n)
 	for i := range n {
-		node[i] = i
 		m, err := hub.Local(i)
 		if err == nil {
 			err = w.addPE(i, m, pol)
@@ -161,9 +163,18 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		}
 	}
 	for _, p := range w.locals() {
-		p.found(node)
+		p.found()
 	}
 	return w, nil
+}
+
+// ranks is 0 … n-1.
+func ranks(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 func newWorldID() uint32 {
@@ -203,7 +214,7 @@ func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
 
 func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
 	w := &World{
-		id: id, size: n, vals: vals, layout: layout,
+		id: id, size: n, nodes: 1, vals: vals, layout: layout, cfgRemote: cfg.Remote,
 		table: heap.NewTable(id, n, 2),
 		mem:   mem,
 		log:   cfg.Logger,
@@ -218,7 +229,7 @@ func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *m
 }
 
 // start makes the proxy and the transports, once the table is filled.
-func (w *World) start(pol spin.Policy) error {
+func (w *World) start(ctx context.Context, pol spin.Policy, local []int) error {
 	p, err := channel.NewProxy(channel.ProxyConfig{RingCapacity: w.vals.RingCapacity, Policy: pol})
 	if err != nil {
 		return err
@@ -226,6 +237,14 @@ func (w *World) start(pol spin.Policy) error {
 	w.proxy = p
 	w.host = nvlink.NewHost(w.table, w.size)
 	p.AddTransport(w.host)
+	if w.nodes < 2 {
+		return nil
+	}
+	if w.remote, err = w.cfgRemote(ctx, w.transportEnv(local)); err != nil {
+		_ = p.Close(ctx)
+		return fmt.Errorf("pe: remote transport: %w", err)
+	}
+	p.AddTransport(w.remote)
 	return nil
 }
 
@@ -245,12 +264,10 @@ func (w *World) addPE(rank int, m bootstrap.Member, pol spin.Policy) error {
 
 // found makes the teams and contexts that every PE has, in the same slots on
 // every one, and begins to listen to events.
-func (p *PE) found(node []int) {
+func (p *PE) found() {
 	w := p.world
-	all := make([]int, w.size)
-	for i := range all {
-		all[i] = i
-	}
+	all := ranks(w.size)
+	node := slices.DeleteFunc(ranks(w.size), func(i int) bool { return w.peers[i].Node != w.peers[p.rank].Node })
 	p.team = &Team{pe: p, members: all, rank: p.rank, tag: "w"}
 	p.context = p.newContext(p.team, 0, nil)
 	p.coll = p.newContext(p.team, 1, nil)

@@ -21,16 +21,19 @@ const indices = 8
 // proxy, and who is lost. The PEs that Run starts share one; a PE that joined by
 // itself has its own. It is not a singleton: several may live in one process.
 type World struct {
-	id     uint32
-	size   int
-	vals   options.Values
-	layout heap.Layout
-	table  *heap.Table
-	proxy  *channel.Proxy
-	host   *nvlink.Host
-	mem    *memory
-	log    *slog.Logger
-	shared bool // some host has more PEs than cores
+	id        uint32
+	size      int
+	vals      options.Values
+	layout    heap.Layout
+	table     *heap.Table
+	proxy     *channel.Proxy
+	host      *nvlink.Host
+	cfgRemote TransportFactory
+	remote    channel.Transport // to PEs of other nodes; nil: there are none
+	mem       *memory
+	log       *slog.Logger
+	nodes     int
+	shared    bool // some host has more PEs than cores
 
 	bells []*futex.Bell // per PE; nil: not reachable from here
 	peers []PeerInfo
@@ -49,6 +52,7 @@ type PeerInfo struct {
 	PE   int
 	PID  int
 	Host string // identity: boot id and namespaces
+	Node int    // number of its node, counted by the lowest rank on it
 	Path string // "direct", "proxy", …
 	Why  string
 }
@@ -63,20 +67,34 @@ func (w *World) ID() uint32 { return w.id }
 // PEs agree on it.
 func (w *World) Oversubscribed() bool { return w.shared }
 
-// Peer tells how a PE is reached.
-func (w *World) Peer(pe int) (PeerInfo, bool) {
-	if pe < 0 || pe >= w.size {
+// Peer tells how a PE is reached from this process's first PE.
+func (w *World) Peer(pe int) (PeerInfo, bool) { return w.peer(w.locals()[0].rank, pe) }
+
+// Peer tells how a PE is reached from this one.
+func (p *PE) Peer(pe int) (PeerInfo, bool) { return p.world.peer(p.rank, pe) }
+
+func (w *World) peer(from, to int) (PeerInfo, bool) {
+	if to < 0 || to >= w.size {
 		return PeerInfo{}, false
 	}
-	return w.peers[pe], true
+	info := w.peers[to]
+	info.Path, info.Why, _ = w.pathTo(from, to) // checked when the world was made
+	return info, true
 }
+
+// Nodes is the number of nodes that the world's PEs are on.
+func (w *World) Nodes() int { return w.nodes }
 
 // Options gives the options in force as name, value pairs in the table's order.
 func (w *World) options() options.Values { return w.vals }
 
 // Transports describes the transports in use.
 func (w *World) Transports() []channel.Description {
-	return []channel.Description{w.host.Describe()}
+	all := []channel.Description{w.host.Describe()}
+	if w.remote != nil {
+		all = append(all, w.remote.Describe())
+	}
+	return all
 }
 
 // localPE is the PE of this process with a rank, or nil.
