@@ -93,6 +93,12 @@ func (a *Allocator) Alloc(size, align int64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	a.take(from, part)
+	return part.off, nil
+}
+
+// take allocates a part of a free block.
+func (a *Allocator) take(from, part span) {
 	a.remove(from)
 	if front := int64(part.off - from.off); front > 0 {
 		a.insert(span{from.off, front})
@@ -102,7 +108,6 @@ func (a *Allocator) Alloc(size, align int64) (uint64, error) {
 	}
 	a.used[part.off] = part.size
 	a.inUse += part.size
-	return part.off, nil
 }
 
 // Peek is what Alloc would return, without taking anything.
@@ -171,7 +176,7 @@ func (a *Allocator) find(size, align int64) (from, part span, err error) {
 	}
 	mask := uint64(max(align, MinAlign) - 1)
 	if size <= a.LargestFree() { // so rounding up cannot overflow
-		need := (max(size, 1) + MinAlign - 1) &^ (MinAlign - 1)
+		need := BlockSize(size)
 		i, _ := slices.BinarySearchFunc(a.bySize, span{0, need}, cmpSize)
 		for _, s := range a.bySize[i:] {
 			off := (s.off + mask) &^ mask

@@ -76,28 +76,64 @@ func ArrayAt[T heap.Elem](p *PE, ref heap.Ref, n int) (heap.Array[T], error) {
 	return heap.MakeArray[T](ref, n, p.world.table.Region(p.rank, ref.Region()).At(ref.Offset())), nil
 }
 
-// Free releases an allocation, by the reference that the allocation returned:
-// it quiets this PE's contexts, waits for everybody, then releases. Collective.
-// A double free or a foreign reference is ErrBadRef, and nothing is freed.
-func (p *PE) Free(ctx context.Context, ref heap.Ref) error {
+// Free releases an allocation of AllocMem and its like; see Team.FreeMem.
+func (p *PE) Free(ctx context.Context, ref heap.Ref) error { return p.team.FreeMem(ctx, ref) }
+
+func (p *PE) alloc(ctx context.Context, op string, size, align int64, zero bool) (heap.Ref, error) {
+	return p.team.alloc(ctx, op, size, align, zero)
+}
+
+// AllocMem is PE.AllocMem among the members of the team alone: the memory has
+// the same offset on each of them, and other PEs keep theirs. Collective over
+// the team.
+func (t *Team) AllocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
+	return t.alloc(ctx, "pe: team alloc", size, align, false)
+}
+
+// CallocMem is AllocMem of zeroed memory.
+func (t *Team) CallocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
+	return t.alloc(ctx, "pe: team calloc", size, align, true)
+}
+
+// AllocSignals is PE.AllocSignals among the members of the team alone.
+func (t *Team) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
+	const op = "pe: team alloc signals"
+	if n < 0 || int64(n) > math.MaxInt64/heap.SignalSize {
+		return heap.Signals{}, &errs.OpError{Op: op, PE: -1, Size: int64(n), Err: errs.ErrRange}
+	}
+	ref, err := t.alloc(ctx, op, int64(n)*heap.SignalSize, heap.SignalSize, true)
+	if err != nil {
+		return heap.Signals{}, err
+	}
+	return heap.MakeSignals(ref, n), nil
+}
+
+// FreeMem releases an allocation, by the reference that the allocation returned:
+// it quiets this PE's contexts, waits for every member, then releases.
+// Collective over the team that allocated. A double free or a foreign reference
+// is ErrBadRef, and nothing is freed.
+func (t *Team) FreeMem(ctx context.Context, ref heap.Ref) error {
 	const op = "pe: free"
-	p.heapMu.Lock()
-	err := p.table().Check(p.rank, ref, 0)
+	p := t.pe
+	p.allocMu.Lock()
+	defer p.allocMu.Unlock()
+	err := p.world.table.Check(p.rank, ref, 0)
 	if err == nil && ref.Region() != heap.RegionHeap {
 		err = errs.ErrBadRef
 	}
 	if err == nil {
+		p.heapMu.Lock()
 		if _, ok := p.heap.SizeOf(ref.Offset()); !ok {
 			err = errs.ErrBadRef
 		}
+		p.heapMu.Unlock()
 	}
-	p.heapMu.Unlock()
 	if err == nil {
 		if qerr := p.quietAll(ctx); qerr != nil {
 			return p.errAt(op, ref, -1, qerr)
 		}
 	}
-	if _, e := p.agree(ctx, request{op: 'f', size: int64(ref.Offset()), err: err}); e != nil {
+	if _, e := t.agree(ctx, request{op: opFree, a: ref.Offset(), err: err}); e != nil {
 		return p.errAt(op, ref, -1, e)
 	}
 	if err := p.reap(); err != nil {
@@ -111,93 +147,173 @@ func (p *PE) Free(ctx context.Context, ref heap.Ref) error {
 	return nil
 }
 
-func (p *PE) table() *heap.Table { return p.world.table }
-
-func (p *PE) alloc(ctx context.Context, op string, size, align int64, zero bool) (heap.Ref, error) {
+// alloc agrees on a block that is free at every member. Members whose free
+// blocks are the same choose the same one without asking further; where
+// allocations of other teams made them differ, they exchange what is free and
+// take the lowest block that all have.
+//
+// Zeroed memory is zeroed before the exchange that ends the call, so that it is
+// zero everywhere when any member returns.
+func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero bool) (heap.Ref, error) {
+	p := t.pe
+	p.allocMu.Lock() // collective allocations of one PE take turns
+	defer p.allocMu.Unlock()
+	fail := func(err error) (heap.Ref, error) {
+		return heap.Ref{}, &errs.OpError{Op: op, PE: -1, Size: max(size, -1), Err: err}
+	}
 	var off uint64
 	err := errs.ErrAlign
+	p.heapMu.Lock()
 	if align <= maxAlign {
-		p.heapMu.Lock()
-		off, err = p.heap.Alloc(size, align)
-		p.heapMu.Unlock()
+		off, err = p.heap.Peek(size, align)
 	}
-	ok := err == nil
-	if ok && zero {
-		// Before the exchange: when any PE returns, all have zeroed theirs.
+	print := p.heap.Fingerprint()
+	p.heapMu.Unlock()
+	full := errors.Is(err, errs.ErrNoMemory)
+	if err == nil && zero {
 		clear(bytesAtHeap(p.world.table, p.rank, off, uint64(size)))
 	}
-	if _, e := p.agree(ctx, request{op: 'a', size: size, align: align, off: off, err: err}); e != nil {
-		if ok {
+	r := request{op: opAlloc, a: uint64(size), b: uint64(align), print: print, err: err}
+	if full {
+		r.err = nil // decided when the members' blocks are known to be alike
+	}
+	alike, e := t.agree(ctx, r)
+	switch {
+	case e != nil:
+		return fail(e)
+	case alike && full:
+		return fail(err)
+	case !alike:
+		if off, err = t.common(ctx, size, align); err != nil {
+			return fail(err)
+		}
+	}
+	p.heapMu.Lock()
+	err = p.heap.AllocAt(off, heap.BlockSize(size))
+	p.heapMu.Unlock()
+	if err != nil {
+		return fail(err) // cannot be: it was free, and allocations take turns
+	}
+	if !alike && zero {
+		clear(bytesAtHeap(p.world.table, p.rank, off, uint64(size)))
+		if _, err := t.agree(ctx, request{op: opZeroed, a: uint64(size), b: off}); err != nil {
 			p.heapMu.Lock()
 			_ = p.heap.Free(off) // just allocated: it is there
 			p.heapMu.Unlock()
+			return fail(err)
 		}
-		return heap.Ref{}, &errs.OpError{Op: op, PE: -1, Size: max(size, -1), Err: e}
 	}
 	return heap.MakeRef(p.world.id, heap.RegionHeap, off), nil
 }
 
-// request is what the PEs compare in a collective call on the heap.
-type request struct {
-	op          byte
-	size, align int64
-	off         uint64
-	err         error
+// common finds the lowest block that is free at every living member.
+func (t *Team) common(ctx context.Context, size, align int64) (uint64, error) {
+	p := t.pe
+	p.heapMu.Lock()
+	mine := p.heap.FreeExtents()
+	none := &heap.NoMemoryError{Asked: size, Align: align, Free: p.heap.Size() - p.heap.InUse(), Largest: p.heap.LargestFree()}
+	p.heapMu.Unlock()
+	var blob []byte
+	for _, x := range mine {
+		blob = binary.LittleEndian.AppendUint64(blob, x.Off)
+		blob = binary.LittleEndian.AppendUint64(blob, uint64(x.Size))
+	}
+	ranks, all, err := p.gather(ctx, t.tag+"/free", t.members, blob)
+	if err != nil {
+		return 0, err
+	}
+	lists := make([][]heap.Extent, len(all))
+	for i, b := range all {
+		if lists[i], err = decodeExtents(b); err != nil {
+			return 0, &errs.MismatchError{PE: ranks[i], Field: "free blocks", Want: "a list of extents", Have: err.Error()}
+		}
+	}
+	off, ok := heap.CommonFit(lists, heap.BlockSize(size), align)
+	if !ok {
+		return 0, fmt.Errorf("in common with the team: %w", none)
+	}
+	return off, nil
 }
 
-// agree exchanges a request and decides alike on every PE: an own error first,
-// then disagreement, then another's error.
-func (p *PE) agree(ctx context.Context, r request) ([][]byte, error) {
+// decodeExtents reads a list of free blocks: in order, and within 2^63.
+func decodeExtents(b []byte) ([]heap.Extent, error) {
+	if len(b)%16 != 0 {
+		return nil, fmt.Errorf("%d B: %w", len(b), errs.ErrRange)
+	}
+	out := make([]heap.Extent, len(b)/16)
+	end := uint64(0)
+	for i := range out {
+		off, size := binary.LittleEndian.Uint64(b[16*i:]), binary.LittleEndian.Uint64(b[16*i+8:])
+		if off < end || off > math.MaxInt64 || size > math.MaxInt64-off {
+			return nil, fmt.Errorf("block of %#x at %#x: %w", size, off, errs.ErrRange)
+		}
+		out[i] = heap.Extent{Off: off, Size: int64(size)}
+		end = off + size
+	}
+	return out, nil
+}
+
+// The collective calls on the heap.
+const (
+	opAlloc byte = iota + 1
+	opFree
+	opZeroed
+)
+
+// request is what the members compare in a collective call on the heap.
+type request struct {
+	op    byte
+	a, b  uint64 // size and alignment, or offset
+	print uint64 // of the free blocks
+	err   error
+}
+
+// agree exchanges a request and decides alike on every member: an own error
+// first, then disagreement, then another's error. alike says that all have the
+// same free blocks.
+func (t *Team) agree(ctx context.Context, r request) (alike bool, err error) {
 	blob := []byte{r.op, errCode(r.err)}
-	blob = binary.LittleEndian.AppendUint64(blob, uint64(r.size))
-	blob = binary.LittleEndian.AppendUint64(blob, uint64(r.align))
-	blob = binary.LittleEndian.AppendUint64(blob, r.off)
-	ranks, all, err := p.gather(ctx, "heap", p.team.members, blob)
+	for _, v := range [...]uint64{r.a, r.b, r.print} {
+		blob = binary.LittleEndian.AppendUint64(blob, v)
+	}
+	ranks, all, err := t.pe.gather(ctx, t.tag+"/heap", t.members, blob)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	if r.err != nil {
-		return nil, r.err
+		return false, r.err
 	}
+	fields := [2]string{"size", "alignment"}
+	if r.op != opAlloc {
+		fields = [2]string{"offset", "offset"}
+	}
+	alike = true
 	for i, b := range all {
-		if len(b) != len(blob) {
-			return nil, &errs.MismatchError{PE: ranks[i], Field: "heap request", Want: fmt.Sprint(len(blob), " B"), Have: fmt.Sprint(len(b), " B")}
+		if len(b) != len(blob) || b[0] != r.op {
+			return false, &errs.MismatchError{PE: ranks[i], Field: "collective call", Want: opName(blob), Have: opName(b)}
 		}
-		if b[0] != r.op {
-			return nil, &errs.MismatchError{PE: ranks[i], Field: "collective call", Want: opName(r.op), Have: opName(b[0])}
-		}
-		for j, f := range [...]string{"size", "alignment"} {
+		for j, f := range fields {
 			mine, theirs := blob[2+8*j:10+8*j], b[2+8*j:10+8*j]
 			if string(mine) != string(theirs) {
-				if r.op == 'f' {
-					f = "offset"
-				}
-				return nil, &errs.MismatchError{PE: ranks[i], Field: f,
+				return false, &errs.MismatchError{PE: ranks[i], Field: f,
 					Want: fmt.Sprint(binary.LittleEndian.Uint64(mine)), Have: fmt.Sprint(binary.LittleEndian.Uint64(theirs))}
 			}
 		}
+		alike = alike && string(b[18:]) == string(blob[18:])
 	}
 	for i, b := range all {
 		if b[1] != 0 {
-			return nil, fmt.Errorf("at pe %d: %w", ranks[i], codeErr(b[1]))
+			return false, fmt.Errorf("at pe %d: %w", ranks[i], codeErr(b[1]))
 		}
 	}
-	for i, b := range all {
-		if theirs := binary.LittleEndian.Uint64(b[18:]); theirs != r.off {
-			return nil, &errs.MismatchError{PE: ranks[i], Field: "offset", Want: fmt.Sprintf("%#x", r.off), Have: fmt.Sprintf("%#x", theirs)}
-		}
-	}
-	return all, nil
+	return alike, nil
 }
 
-func opName(op byte) string {
-	switch op {
-	case 'a':
-		return "alloc"
-	case 'f':
-		return "free"
+func opName(b []byte) string {
+	if len(b) > 0 && b[0] >= opAlloc && b[0] <= opZeroed {
+		return [...]string{"alloc", "free", "calloc"}[b[0]-opAlloc]
 	}
-	return fmt.Sprintf("op %d", op)
+	return fmt.Sprintf("%x", b)
 }
 
 var codes = [...]error{nil, errs.ErrNoMemory, errs.ErrBadRef, errs.ErrRange, errs.ErrAlign, errs.ErrConfig, errs.ErrClosed}

@@ -1,6 +1,7 @@
 package pe
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -67,6 +68,15 @@ func (w *World) markLost(pe int, err error) {
 		p.gone.note()
 	}
 	w.changed()
+}
+
+// told takes note of a loss that an exchange failed with: its event may be on
+// the way still, and the caller is about to acknowledge it.
+func (w *World) told(err error) error {
+	if e, ok := errors.AsType[*errs.PeerLostError](err); ok {
+		w.markLost(e.PE, e)
+	}
+	return err
 }
 
 // lossOf is why a PE is lost; nil if it is not.

@@ -26,6 +26,8 @@ type PE struct {
 	sleeper *futex.Sleeper
 	waiter  counters.Waiter
 
+	allocMu sync.Mutex // one collective allocation at a time
+
 	heapMu sync.Mutex
 	heap   *heap.Allocator
 
@@ -147,7 +149,7 @@ func (p *PE) gather(ctx context.Context, tag string, group []int, blob []byte) (
 	}
 	blobs, err = p.member.Gather(ctx, tag, ranks, blob)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, p.world.told(err)
 	}
 	return ranks, blobs, nil
 }
