@@ -5,6 +5,7 @@ import (
 
 	"goshmem/moe/bf16"
 	"goshmem/moe/internal/plan"
+	"goshmem/moe/internal/sum"
 )
 
 // Combine sends what the experts made of the rows of d back to their sources and
@@ -110,6 +111,7 @@ func (s *slot) combinable(d *Dispatched, y []byte, bias []float32, out []byte) p
 // giveBack is the second round of a combine, the sending half.
 func (s *slot) giveBack(d *Dispatched, y []byte, t *Traffic) error {
 	e := s.e
+	s.bulk = len(y) >= bulkMin
 	for i := 1; i <= e.p.Ranks; i++ {
 		to := (e.rank + i) % e.p.Ranks
 		give := s.giveChoices
@@ -178,7 +180,7 @@ func (s *slot) gather(r *Routing, bias []float32, out []byte, t *Traffic) {
 			s.ranks = s.e.owners.RanksOf(choices, s.ranks[:0])
 			for _, rank := range s.ranks {
 				at := s.homing.Share(rank) * row
-				add(s.acc, back[at:at+row], p.PartialBytes)
+				sum.Add(s.acc, back[at:at+row], p.PartialBytes)
 			}
 		} else {
 			for k, e := range choices {
@@ -186,10 +188,10 @@ func (s *slot) gather(r *Routing, bias []float32, out []byte, t *Traffic) {
 					continue
 				}
 				at := s.homing.Choice(e) * row
-				addScaled(s.acc, back[at:at+row], p.YBytes, r.sent.Weights[tok*int64(p.TopK)+int64(k)])
+				sum.AddScaled(s.acc, back[at:at+row], p.YBytes, r.sent.Weights[tok*int64(p.TopK)+int64(k)])
 			}
 		}
-		bf16.Encode(out[tok*p.Hidden*bf16.Size:], s.acc)
+		sum.Encode(out[tok*p.Hidden*bf16.Size:], s.acc, bf16.Size)
 	}
 	t.Logical = r.place.HomeRank[p.Ranks] * row
 }

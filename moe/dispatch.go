@@ -176,6 +176,7 @@ func (s *slot) deliver(ctx context.Context, r *Routing, x, scales []byte, withRe
 	if need := e.arena.sizes.RecordBytes * int64(r.sent.Records()); withRecords && int64(cap(s.records)) < need {
 		s.records = make([]byte, need)
 	}
+	s.bulk = r.bytes >= bulkMin
 	used := int64(0)
 	runs := r.runs
 	for i := 1; i <= e.p.Ranks; i++ {

@@ -89,3 +89,71 @@ func TestSmallInputs(t *testing.T) {
 		}
 	})
 }
+
+// One rank whose tokens all have no expert, and one that nobody chooses.
+func TestOneRankWithoutExperts(t *testing.T) {
+	each(t, func(t *testing.T, l lane) {
+		for _, cfg := range variants(moe.Config{Experts: 9, TopK: 2, Hidden: 8, MaxTokens: 8}) {
+			data := without(inputs(t, cfg, routing.Spec{Kind: routing.OneRank, Target: 0}, 5, 8, 3), 1)
+			engine(t, l, 3, cfg, func(ctx context.Context, e *moe.Engine) error {
+				return roundTrip(ctx, cfg, e, data, ramp(cfg.Hidden))
+			})
+		}
+	})
+}
+
+// A bias for each token by itself.
+func TestBiasByToken(t *testing.T) {
+	for _, cfg := range variants(moe.Config{Experts: 4, TopK: 1, Hidden: 6, MaxTokens: 8}) {
+		in := inputs(t, cfg, routing.Spec{Holes: 0.3}, 5, 3)
+		engine(t, lanes()[0], 2, cfg, func(ctx context.Context, e *moe.Engine) error {
+			rank := e.Team().Rank()
+			d, err := e.Dispatch(ctx, in.X[rank], in.Scales[rank], in.Idx[rank], in.Weights[rank])
+			if err != nil {
+				return err
+			}
+			var bias []float32
+			var want []byte
+			for tok := range in.Tokens(rank) {
+				b := ramp(cfg.Hidden)
+				for h := range b {
+					b[h] += float32(tok)
+				}
+				bias = append(bias, b...)
+				row := cfg.Hidden * 2
+				want = append(want, wantCombine(cfg, in, rank, 3, b)[tok*row:(tok+1)*row]...)
+			}
+			out := make([]byte, len(want))
+			if _, err := e.Combine(ctx, d, outputs(cfg, e, d, 3), bias, out); err != nil {
+				return err
+			}
+			return sameBytes(out, want, cfg.Hidden)
+		})
+	}
+}
+
+// The rows received may be the experts' output, and the sums may be written over
+// it.
+func TestInPlace(t *testing.T) {
+	cfg := moe.Config{Experts: 3, TopK: 1, Hidden: 6, MaxTokens: 8}
+	in := inputs(t, cfg, routing.Spec{}, 7, 7, 7)
+	for r := range 3 { // as many rows come as tokens go
+		for tok := range 7 {
+			in.Idx[r][tok] = int32((r + 1) % 3)
+		}
+	}
+	each(t, func(t *testing.T, l lane) {
+		engine(t, l, 3, cfg, func(ctx context.Context, e *moe.Engine) error {
+			rank := e.Team().Rank()
+			d, err := e.Dispatch(ctx, in.X[rank], in.Scales[rank], in.Idx[rank], in.Weights[rank])
+			if err != nil {
+				return err
+			}
+			copy(d.Rows, outputs(cfg, e, d, 4))
+			if _, err := e.Combine(ctx, d, d.Rows, nil, d.Rows); err != nil {
+				return err
+			}
+			return sameBytes(d.Rows, wantCombine(cfg, in, rank, 4, nil), cfg.Hidden)
+		})
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"goshmem/heap"
 	"goshmem/moe/internal/plan"
@@ -30,9 +31,10 @@ type Engine struct {
 	end  context.CancelCauseFunc
 	wg   sync.WaitGroup // calls in progress
 
-	// sending is held while a signal is sent, so that none follows the last one.
+	// sending is held while a signal is sent, so that none follows the last one,
+	// and while broken is set.
 	sending sync.Mutex
-	broken  *BrokenError // guarded by sending
+	broken  atomic.Pointer[BrokenError]
 
 	mu     sync.Mutex
 	closed bool
@@ -40,10 +42,8 @@ type Engine struct {
 	spare  []*Routing
 }
 
-// New makes an engine. Collective over the team. Memory is allocated from the
-// symmetric heap, which is collective over the world: with a smaller team, the
-// other PEs must make an engine with as many Bytes in their own teams at the same
-// time, or Config.Memory be given.
+// New makes an engine. Collective over the team, whose symmetric memory it takes
+// Bytes of.
 //
 // A configuration that is out of bounds is ErrConfig, and ErrMismatch at the
 // other ranks; one that differs between ranks is ErrMismatch naming the field.
@@ -88,7 +88,7 @@ func (e *Engine) build(ctx context.Context) error {
 	p := e.team.PE()
 	e.mem = e.cfg.Memory
 	if !e.given() {
-		mem, err := p.AllocMem(ctx, e.arena.total, 128)
+		mem, err := e.team.AllocMem(ctx, e.arena.total, 128)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (e *Engine) release(ctx context.Context) error {
 		all = append(all, s.c.Free(ctx))
 	}
 	if !e.given() && e.mem != (heap.Ref{}) {
-		all = append(all, e.team.PE().Free(ctx, e.mem))
+		all = append(all, e.team.FreeMem(ctx, e.mem))
 	}
 	return errors.Join(all...)
 }
@@ -173,10 +173,11 @@ func (e *Engine) RowBytes() int64 { return e.p.RowBytes }
 func (e *Engine) fail(rank int, cause error) error {
 	e.sending.Lock()
 	defer e.sending.Unlock()
-	if e.broken != nil {
-		return e.broken
+	if b := e.broken.Load(); b != nil {
+		return b
 	}
-	e.broken = &BrokenError{PE: rank, Err: cause}
+	b := &BrokenError{PE: rank, Err: cause}
+	e.broken.Store(b)
 	word := poison(rank, cause)
 	for _, s := range e.slots {
 		for to := range e.p.Ranks {
@@ -189,18 +190,15 @@ func (e *Engine) fail(rank int, cause error) error {
 			}
 		}
 	}
-	e.end(e.broken)
-	return e.broken
+	e.end(b)
+	return b
 }
 
 // take gives the caller a slot: the next one's turn for a dispatch, a given one
 // for a combine. done must follow.
 func (e *Engine) take(given *slot) (*slot, uint64, error) {
-	e.sending.Lock()
-	broken := e.broken
-	e.sending.Unlock()
-	if broken != nil {
-		return nil, 0, broken
+	if b := e.broken.Load(); b != nil {
+		return nil, 0, b
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -112,7 +112,9 @@ func (r *Routing) account(e *Engine) {
 	}
 	row := p.RowBytes + p.ScaleBytes
 	r.traffic = Traffic{Logical: received * row, Meta: int64(p.Ranks-1) * e.arena.sizes.HeadBytes}
+	r.bytes = 0
 	for _, run := range r.runs {
+		r.bytes += run.N * row
 		if int(run.To) != e.rank {
 			r.traffic.Wire += run.N * row
 		}

@@ -86,6 +86,14 @@ func inputs(t testing.TB, cfg moe.Config, spec routing.Spec, tokens ...int) orac
 	return withRows(cfg, spec.Seed, all)
 }
 
+// without is in with every choice of one rank's tokens replaced by -1.
+func without(in oracle.Input, rank int) oracle.Input {
+	for i := range in.Idx[rank] {
+		in.Idx[rank][i] = -1
+	}
+	return in
+}
+
 // withRows adds random rows and scales to routings.
 func withRows(cfg moe.Config, seed uint64, all []routing.Batch) oracle.Input {
 	in := oracle.Input{

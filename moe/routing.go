@@ -15,6 +15,7 @@ type Routing struct {
 	arrived plan.Arrived
 	runs    []plan.Run
 	from    []int64 // rows by source
+	bytes   int64   // rows and scales sent, to this rank too
 	traffic Traffic
 	kept    bool // guarded by Engine.mu: somebody holds it, so it is not reused
 }

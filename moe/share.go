@@ -1,10 +1,7 @@
 package moe
 
 import (
-	"encoding/binary"
-	"math"
-
-	"goshmem/moe/bf16"
+	"goshmem/moe/internal/sum"
 	"goshmem/rma"
 )
 
@@ -39,9 +36,9 @@ func (s *slot) giveShares(d *Dispatched, y []byte, to int) (int64, error) {
 			if p.ExpertMajor {
 				row = a.PairRow[pair]
 			}
-			addScaled(s.acc, y[row*in:(row+1)*in], p.YBytes, a.PairWeight[pair])
+			sum.AddScaled(s.acc, y[row*in:(row+1)*in], p.YBytes, a.PairWeight[pair])
 		}
-		encode(s.share[filled:filled+out], s.acc, p.PartialBytes)
+		sum.Encode(s.share[filled:filled+out], s.acc, p.PartialBytes)
 		if filled += out; filled == chunk*out {
 			if err := flush(); err != nil {
 				return 0, err
@@ -54,15 +51,4 @@ func (s *slot) giveShares(d *Dispatched, y []byte, to int) (int64, error) {
 		}
 	}
 	return (pl.From[to+1] - pl.From[to]) * out, nil
-}
-
-// encode writes a share as it travels.
-func encode(dst []byte, acc []float32, elem int64) {
-	if elem == bf16.Size {
-		bf16.Encode(dst, acc)
-		return
-	}
-	for i, v := range acc {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-	}
 }

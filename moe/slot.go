@@ -45,6 +45,7 @@ type slot struct {
 
 	// Of the call in progress.
 	seq     uint64
+	bulk    bool     // it puts so much that the caches are no help
 	granted bool     // every rank is known to have finished its last combine here
 	routing *Routing // of the rows here
 	matrix  plan.Matrix
@@ -109,15 +110,22 @@ func (s *slot) signal(w int, v uint64, to int) error {
 func (s *slot) putSignal(at int64, b []byte, w int, v uint64, to int) error {
 	s.e.sending.Lock()
 	defer s.e.sending.Unlock()
-	if s.e.broken != nil {
-		return s.e.broken
+	if b := s.e.broken.Load(); b != nil {
+		return b
 	}
 	_, err := rma.PutMemSignalNBI(s.c, s.base.Add(uint64(at)), b, s.word(w, s.e.rank), rma.SignalSet, v, to)
 	return err
 }
 
+// bulkMin is how many bytes a call puts from which on it does so past the caches.
+const bulkMin = 6 << 20
+
 // put puts b at an offset of the slot. b must stay as it is until quiet.
 func (s *slot) put(at int64, b []byte, to int) error {
+	if s.bulk {
+		_, err := rma.PutMemStream(s.c, s.base.Add(uint64(at)), b, to)
+		return err
+	}
 	for len(b) > 0 {
 		n := min(len(b), s.piece)
 		if _, err := rma.PutMemNBI(s.c, s.base.Add(uint64(at)), b[:n], to); err != nil {

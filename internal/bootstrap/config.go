@@ -99,6 +99,8 @@ type DialConfig struct {
 	Secret []byte // the job's
 	HostID string // identity of this process's host and namespaces
 	Logger *slog.Logger
+
+	holder []int // the rank that is missing where no hub appears; empty: not known
 }
 
 func (c *DialConfig) complete() error {

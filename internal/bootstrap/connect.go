@@ -58,10 +58,14 @@ func Connect(ctx context.Context, cfg ConnectConfig) (Member, error) {
 	var m Member
 	var err error
 	if cfg.Rank != 0 || cfg.HubExternal {
-		m, err = Dial(ctx, DialConfig{
+		dial := DialConfig{
 			Address: cfg.Address, Rank: cfg.Rank, Size: cfg.Size, Deadline: cfg.JoinDeadline,
 			Secret: cfg.Secret, HostID: cfg.HostID, Logger: cfg.Logger,
-		})
+		}
+		if !cfg.HubExternal {
+			dial.holder = []int{0}
+		}
+		m, err = Dial(ctx, dial)
 	} else {
 		m, err = host(ctx, &cfg)
 	}

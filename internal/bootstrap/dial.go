@@ -49,7 +49,11 @@ func Dial(ctx context.Context, cfg DialConfig) (Member, error) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			err := contextError(ctx, op, &errs.TimeoutError{What: "the hub", PE: -1})
+			none := &errs.TimeoutError{What: "the hub", PE: -1}
+			if _, there := errors.AsType[*RefusedError](last); !there {
+				none.Missing = cfg.holder
+			}
+			err := contextError(ctx, op, none)
 			if last != nil {
 				err = fmt.Errorf("%w (last attempt: %w)", err, last)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,13 +16,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"goshmem/internal/errs"
 )
 
 // The test binary runs itself as members of a job.
 const (
-	childRole    = "BOOTSTRAP_TEST_ROLE" // "member", or "leaver": says goodbye and exits at once
+	childRole    = "BOOTSTRAP_TEST_ROLE" // "member"; "leaver": says goodbye and exits at once; "stranger"
 	childAddress = "BOOTSTRAP_TEST_ADDRESS"
 	childFailure = "BOOTSTRAP_TEST_FAILURE"
 )
@@ -40,6 +42,9 @@ func childMain() int {
 	if err != nil || !found {
 		fmt.Println("detect:", found, err)
 		return 1
+	}
+	if os.Getenv(childRole) == "stranger" {
+		return strangerMain(ctx, l)
 	}
 	cfg := l.Config()
 	cfg.FailureDeadline = failure
@@ -76,6 +81,39 @@ func childMain() int {
 	return 0
 }
 
+// strangerMain tries to get in as another user: as a member, which checks the
+// hub's user itself, without that check, and for a descriptor.
+func strangerMain(ctx context.Context, l Launch) int {
+	_, err := Connect(ctx, l.Config())
+	fmt.Println("join:", errors.Is(err, errs.ErrConfig))
+	_, name, err := splitAddress(l.Rendezvous)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	conn, err := net.Dial("unix", name)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	m, err := newFramer(conn).read()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("hub:", m.kind == kindRefuse && RefuseCode(m.code) == RefusedUser)
+	_, err = FetchFD(ctx, string(l.Secret), nil)
+	fmt.Println("fetch:", errors.Is(err, errs.ErrConfig))
+	conn, err = net.Dial("unix", strings.TrimPrefix(string(l.Secret), "unix:"))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_, err = conn.Read(make([]byte, 1))
+	fmt.Println("server:", err)
+	return 0
+}
+
 // child is a member in a process of its own.
 type child struct {
 	t     *testing.T
@@ -87,12 +125,16 @@ type child struct {
 
 func startChild(t *testing.T, role string, l Launch, failure time.Duration) *child {
 	t.Helper()
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	c := &child{t: t, rank: l.Rank, cmd: exec.Command(exe), lines: make(chan string, 1000)}
+	// Not by its path: another user may not enter the folder.
+	c := &child{t: t, rank: l.Rank, cmd: exec.Command("/proc/self/exe"), lines: make(chan string, 1000)}
 	c.cmd.Env = append(WithoutLaunch(os.Environ()), l.Env()...)
 	// The race detector's own wait at the end of a process would cost a second each.
 	c.cmd.Env = append(c.cmd.Env, "GORACE=atexit_sleep_ms=0", childRole+"="+role, childFailure+"="+failure.String())
+	if role == "stranger" {
+		c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		c.cmd.Dir = "/"
+	}
+	var err error
 	c.stdin, err = c.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := c.cmd.StdoutPipe()
@@ -141,7 +183,7 @@ func (c *child) signal(s syscall.Signal) {
 	require.NoError(c.t, c.cmd.Process.Signal(s))
 }
 
-// stopped waits until the process has stopped.
+// stop stops the process and waits until it has stopped.
 func (c *child) stop() {
 	c.t.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -173,7 +215,7 @@ func processes(t *testing.T, n int, launcher bool, failure time.Duration) ([]*ch
 	return cs, hub
 }
 
-// each ends the input of all but one rank and checks what their calls gave.
+// finish ends the input of all but one rank and checks what their calls gave.
 func finish(cs []*child, but int, want string) {
 	for _, c := range cs {
 		if c.rank != but {
@@ -210,7 +252,7 @@ func TestKilledMember(t *testing.T) {
 // A member that is stopped past the failure deadline is lost to the others and,
 // once it resumes, to itself.
 func TestStoppedMember(t *testing.T) {
-	cs, hub := processes(t, 3, true, time.Second)
+	cs, hub := processes(t, 3, true, 1500*time.Millisecond)
 	events := record(t, hub)
 	cs[1].stop()
 	events.expect(EventLost, 1)
@@ -224,7 +266,7 @@ func TestStoppedMember(t *testing.T) {
 
 // The same for rank 0 that holds the hub: it accuses nobody when it resumes.
 func TestStoppedHolder(t *testing.T) {
-	cs, _ := processes(t, 3, false, time.Second)
+	cs, _ := processes(t, 3, false, 1500*time.Millisecond)
 	cs[0].stop()
 	cs[1].expect("lost 0")
 	cs[2].expect("lost 0")
@@ -311,4 +353,22 @@ func TestGoodbyeThenExit(t *testing.T) {
 	for r := range n {
 		require.Equal(t, stateLeft, hub.slots[r].state)
 	}
+}
+
+// Another user's processes get neither in nor a descriptor, whatever they know.
+func TestOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start another user's process")
+	}
+	_, addr := newHub(t, HubConfig{Size: 2})
+	fd := memfd(t, "private")
+	served, stop, err := ServeFD(nil, fd)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
+	l := Launch{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, Rendezvous: addr, HubExternal: true, Secret: []byte(served)}
+	c := startChild(t, "stranger", l, time.Minute)
+	for _, line := range []string{"join: true", "hub: true", "fetch: true", "server: EOF"} {
+		c.expect(line)
+	}
+	require.NoError(t, stop())
 }

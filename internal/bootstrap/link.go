@@ -56,8 +56,9 @@ func (f *framer) read() (*msg, error) {
 	return m, nil
 }
 
-// writeChunk is small enough for progress on a long frame to show.
-const writeChunk = 256 << 10
+// writeChunk is smaller than a socket's buffer, so that progress on a long frame
+// shows.
+const writeChunk = 64 << 10
 
 func (f *framer) write(m *msg) error {
 	f.wseq++

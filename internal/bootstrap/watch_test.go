@@ -1,11 +1,16 @@
 package bootstrap
 
 import (
+	"context"
 	"net"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"goshmem/internal/errs"
 )
 
 // linkPair is a hub's link over a unix socket, and the other end.
@@ -82,11 +87,15 @@ func TestJudgeTakesNoMessages(t *testing.T) {
 			j.tick(1)
 		}
 	}
-	// The writer fills the socket's buffer and then makes no progress.
-	require.Eventually(t, func() bool { return !j.l.wrote.Swap(false) }, deadline, 10*time.Millisecond)
+	// The writer fills the socket's buffer with the first frame and then makes no
+	// progress.
+	require.Eventually(t, func() bool { return j.l.wrote.Load() }, deadline, time.Millisecond)
 	alive(silentTicks - 1)
 	require.False(t, j.lost())
-	alive(2)
+	for until := time.Now().Add(deadline); !j.lost() && time.Now().Before(until); {
+		alive(1)
+		time.Sleep(time.Millisecond)
+	}
 	require.True(t, j.lost())
 	// What was queued behind the frame underway is dropped for the bad news.
 	m, err := other.read()
@@ -161,4 +170,45 @@ func TestUnreadElsewhere(t *testing.T) {
 	require.Error(t, err)
 	_, err = checkUser(a, []byte("s"))
 	require.NoError(t, err)
+}
+
+// A launcher's hub that was given up tells the launcher.
+func TestDeposedLauncher(t *testing.T) {
+	h := bareHub(2)
+	h.cfg.Holder = HolderLauncher
+	s := &fakeSink{}
+	h.admit(1, s, Peer{Rank: 1, PID: 1}, nil)
+	events := record(t, h)
+	defer h.events.close()
+	require.NoError(t, h.receive(1, s, &msg{kind: kindLost, src: 1}))
+	events.expect(EventHubLost, -1)
+	require.NoError(t, h.Lost(0, strings.Repeat("x", 2*maxText)))
+	require.Len(t, events.expect(EventLost, 0).Cause, maxText)
+}
+
+// brokenUp is an uplink whose connection has failed before the reader knows.
+type brokenUp struct{ err error }
+
+func (u brokenUp) send(*msg) error           { return u.err }
+func (u brokenUp) flush(time.Duration) error { return u.err }
+func (u brokenUp) close()                    {}
+
+func TestBrokenUplink(t *testing.T) {
+	m := newMember(1, 2, 0)
+	m.up = brokenUp{syscall.EPIPE}
+	ctx := testContext(t)
+	for _, err := range []error{
+		m.Send(0, nil),
+		func() error { _, err := m.Gather(ctx, "x", []int{0, 1}, nil); return err }(),
+	} {
+		var closed *errs.ClosedError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, 0, closed.PE)
+		require.ErrorIs(t, err, syscall.EPIPE)
+	}
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, m.WaitJoined(short), errs.ErrTimeout)
+	require.ErrorIs(t, m.Goodbye(), syscall.EPIPE)
+	require.NoError(t, m.Close())
 }

@@ -3,6 +3,7 @@ package memcopy
 import (
 	"unsafe"
 
+	"goshmem/internal/raceflag"
 	"goshmem/internal/spin"
 )
 
@@ -46,6 +47,9 @@ const (
 // and the pointers may be nil. It never allocates. Memory without access
 // raises the fault that any Go access raises.
 func Copy(dst, src unsafe.Pointer, n uintptr) {
+	if raceflag.Enabled && (n == 4 || n == 8) {
+		raceflag.Release(dst) // it may be a word that its owner waits for
+	}
 	if n < RepMin {
 		copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
 		return
