@@ -101,7 +101,7 @@ func straight[T Number](c *pe.Context, word heap.Ptr[T], target int) (*channel.L
 		if p := l.Addr(word.Ref(), uint64(unsafe.Sizeof(t))); p != nil && uintptr(p)&(unsafe.Sizeof(t)-1) == 0 {
 			return l, p
 		}
-		l.Leave()
+		l.Undo()
 	}
 	return nil, nil
 }

@@ -130,6 +130,10 @@ func (l *Lane) Enter() bool {
 	return false
 }
 
+// Undo takes an Enter back, for an operation that turns out to be refused: it
+// was never begun and is not counted.
+func (l *Lane) Undo() { l.in.Add(^uint64(0)) }
+
 // Leave ends an inline operation. A full memory barrier.
 func (l *Lane) Leave() { l.out.Add(1) }
 

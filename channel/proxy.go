@@ -215,14 +215,14 @@ func (p *Proxy) turn() bool {
 
 // drain moves everything published in the ring to its lanes.
 func (p *Proxy) drain() bool {
-	ctxs := *p.ctxs.Load()
 	n := 0
 	for ; n < p.ring.Cap(); n++ {
 		d, local, pos, ok := p.ring.Front()
 		if !ok {
 			break
 		}
-		l := ctxs[d.Ctx][d.PE].Load()
+		// Looked up behind the request: its context may be newer than this turn.
+		l := (*p.ctxs.Load())[d.Ctx][d.PE].Load()
 		e := entry{desc: *d, pos: pos}
 		if d.Flags&FlagLocalPtr != 0 {
 			e.ptr = local.Ptr

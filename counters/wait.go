@@ -56,8 +56,12 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 	defer w.End()
 	done := ctx.Done()
 	lad := spin.Ladder{Policy: w.Policy}
+	timeout := w.Timeout
+	if _, has := ctx.Deadline(); has {
+		timeout = 0 // the context's own deadline decides
+	}
 	var (
-		deadline time.Time // of the option; the context's own is its own business
+		deadline time.Time
 		asleep   time.Duration
 		turn     uint32
 	)
@@ -94,17 +98,17 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 		}
 		now := time.Now()
 		if deadline.IsZero() {
-			deadline = now.Add(w.Timeout)
+			deadline = now.Add(timeout)
 		}
 		left := deadline.Sub(now)
-		if left <= 0 && w.Timeout > 0 {
+		if left <= 0 && timeout > 0 {
 			return errs.ErrTimeout
 		}
 		if !sleep {
 			continue
 		}
 		nap := futex.MaxNap
-		if w.Timeout > 0 && left < nap {
+		if timeout > 0 && left < nap {
 			nap = left
 		}
 		if polled || w.Silent() {

@@ -8,6 +8,7 @@ import (
 	"goshmem/heap"
 	"goshmem/internal/errs"
 	"goshmem/internal/memcopy"
+	"goshmem/internal/raceflag"
 )
 
 // Post carries requests out in order. It takes all of them, or fails at the
@@ -31,14 +32,14 @@ func (h *Host) execute(l *channel.Lane, r *channel.Request) error {
 		return nil
 	case channel.OpPut:
 		if r.Size > 0 {
-			memcopy.Copy(remote.At(r.DstOff), local(l, r, r.SrcRegion, r.SrcOff), uintptr(r.Size))
+			transfer(remote.At(r.DstOff), local(l, r, r.SrcRegion, r.SrcOff), uintptr(r.Size))
 		}
 	case channel.OpIPut:
 		strided(remote.At(r.DstOff), local(l, r, r.SrcRegion, r.SrcOff), r)
 	case channel.OpGet:
 		if r.Size > 0 {
 			src := h.table.Region(peer, r.SrcRegion)
-			memcopy.Copy(local(l, r, r.DstRegion, r.DstOff), src.At(r.SrcOff), uintptr(r.Size))
+			transfer(local(l, r, r.DstRegion, r.DstOff), src.At(r.SrcOff), uintptr(r.Size))
 		}
 		return nil
 	case channel.OpIGet:
@@ -66,6 +67,18 @@ func (h *Host) execute(l *channel.Lane, r *channel.Request) error {
 		l.Knock()
 	}
 	return nil
+}
+
+// transfer copies n bytes: a word, which may be a value that others read
+// meanwhile, by one access.
+func transfer(dst, src unsafe.Pointer, n uintptr) {
+	if n <= 8 {
+		raceflag.Release(dst)
+		if memcopy.Word(dst, src, n) {
+			return
+		}
+	}
+	memcopy.Copy(dst, src, n)
 }
 
 func local(l *channel.Lane, r *channel.Request, region uint16, off uint64) unsafe.Pointer {

@@ -29,10 +29,7 @@ func (p *PE) CallocMem(ctx context.Context, size, align int64) (heap.Ref, error)
 // AllocSignals allocates n signal objects, zeroed, one cache line each.
 // Collective.
 func (p *PE) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
-	if n < 0 || int64(n) > math.MaxInt64/heap.SignalSize {
-		return heap.Signals{}, &errs.OpError{Op: "pe: alloc signals", PE: -1, Size: int64(n), Err: errs.ErrRange}
-	}
-	ref, err := p.alloc(ctx, "pe: alloc signals", int64(n)*heap.SignalSize, heap.SignalSize, true)
+	ref, err := p.alloc(ctx, "pe: alloc signals", bytesOf(n, heap.SignalSize), heap.SignalSize, true)
 	if err != nil {
 		return heap.Signals{}, err
 	}
@@ -51,14 +48,20 @@ func Calloc[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], erro
 
 func allocArray[T heap.Elem](ctx context.Context, p *PE, op string, n int, zero bool) (heap.Array[T], error) {
 	size := heap.ElemSize[T]()
-	if n < 0 || int64(n) > math.MaxInt64/size {
-		return heap.Array[T]{}, &errs.OpError{Op: op, PE: -1, Size: -1, Err: fmt.Errorf("%d elements of %d B: %w", n, size, errs.ErrRange)}
-	}
-	ref, err := p.alloc(ctx, op, int64(n)*size, 0, zero)
+	ref, err := p.alloc(ctx, op, bytesOf(n, size), 0, zero)
 	if err != nil {
 		return heap.Array[T]{}, err
 	}
 	return ArrayAt[T](p, ref, n)
+}
+
+// bytesOf is the size of n elements; -1, which the allocation refuses on every
+// member, where there is no such size.
+func bytesOf(n int, size int64) int64 {
+	if n < 0 || int64(n) > math.MaxInt64/size {
+		return -1
+	}
+	return int64(n) * size
 }
 
 // ArrayAt views n elements of an allocation as an array of this PE.
@@ -98,14 +101,36 @@ func (t *Team) CallocMem(ctx context.Context, size, align int64) (heap.Ref, erro
 // AllocSignals is PE.AllocSignals among the members of the team alone.
 func (t *Team) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
 	const op = "pe: team alloc signals"
-	if n < 0 || int64(n) > math.MaxInt64/heap.SignalSize {
-		return heap.Signals{}, &errs.OpError{Op: op, PE: -1, Size: int64(n), Err: errs.ErrRange}
-	}
-	ref, err := t.alloc(ctx, op, int64(n)*heap.SignalSize, heap.SignalSize, true)
+	ref, err := t.alloc(ctx, op, bytesOf(n, heap.SignalSize), heap.SignalSize, true)
 	if err != nil {
 		return heap.Signals{}, err
 	}
 	return heap.MakeSignals(ref, n), nil
+}
+
+// ResetSignals makes signals of the team zero again on every member, set-only or
+// add-only anew: quiet, everybody arrives, each zeroes its own, everybody
+// arrives. Collective over the team, while nobody signals or waits on them.
+func (t *Team) ResetSignals(ctx context.Context, sigs heap.Signals) error {
+	const op = "pe: reset signals"
+	p := t.pe
+	p.allocMu.Lock()
+	defer p.allocMu.Unlock()
+	err := p.world.table.Check(p.rank, sigs.Ref(), uint64(sigs.Bytes()))
+	if err == nil {
+		if qerr := p.quietAll(ctx); qerr != nil {
+			return p.errAt(op, sigs.Ref(), sigs.Bytes(), qerr)
+		}
+	}
+	r := request{op: opReset, a: sigs.Ref().Offset(), b: uint64(sigs.Bytes()), err: err}
+	if _, err := t.agree(ctx, r); err != nil {
+		return p.errAt(op, sigs.Ref(), sigs.Bytes(), err)
+	}
+	r.err = p.zero(sigs.Ref().Offset(), uint64(sigs.Bytes()))
+	if _, err := t.agree(ctx, r); err != nil {
+		return p.errAt(op, sigs.Ref(), sigs.Bytes(), err)
+	}
+	return nil
 }
 
 // FreeMem releases an allocation, by the reference that the allocation returned:
@@ -171,7 +196,7 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 	p.heapMu.Unlock()
 	full := errors.Is(err, errs.ErrNoMemory)
 	if err == nil && zero {
-		clear(bytesAtHeap(p.world.table, p.rank, off, uint64(size)))
+		err = p.zero(off, uint64(size))
 	}
 	r := request{op: opAlloc, a: uint64(size), b: uint64(align), print: print, err: err}
 	if full {
@@ -195,8 +220,8 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 		return fail(err) // cannot be: it was free, and allocations take turns
 	}
 	if !alike && zero {
-		clear(bytesAtHeap(p.world.table, p.rank, off, uint64(size)))
-		if _, err := t.agree(ctx, request{op: opZeroed, a: uint64(size), b: off}); err != nil {
+		err = p.zero(off, uint64(size))
+		if _, err := t.agree(ctx, request{op: opZeroed, a: off, b: uint64(size), err: err}); err != nil {
 			p.heapMu.Lock()
 			_ = p.heap.Free(off) // just allocated: it is there
 			p.heapMu.Unlock()
@@ -204,6 +229,17 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 		}
 	}
 	return heap.MakeRef(p.world.id, heap.RegionHeap, off), nil
+}
+
+// zero clears a part of this PE's heap, unless the PE has closed: the memory may
+// be gone.
+func (p *PE) zero(off, size uint64) error {
+	if !p.context.Use() {
+		return &errs.ClosedError{PE: p.rank}
+	}
+	defer p.context.Unuse()
+	clear(bytesAtHeap(p.world.table, p.rank, off, size))
+	return nil
 }
 
 // common finds the lowest block that is free at every living member.
@@ -258,6 +294,7 @@ const (
 	opAlloc byte = iota + 1
 	opFree
 	opZeroed
+	opReset
 )
 
 // request is what the members compare in a collective call on the heap.
@@ -285,7 +322,7 @@ func (t *Team) agree(ctx context.Context, r request) (alike bool, err error) {
 	}
 	fields := [2]string{"size", "alignment"}
 	if r.op != opAlloc {
-		fields = [2]string{"offset", "offset"}
+		fields = [2]string{"offset", "size"}
 	}
 	alike = true
 	for i, b := range all {
@@ -310,8 +347,8 @@ func (t *Team) agree(ctx context.Context, r request) (alike bool, err error) {
 }
 
 func opName(b []byte) string {
-	if len(b) > 0 && b[0] >= opAlloc && b[0] <= opZeroed {
-		return [...]string{"alloc", "free", "calloc"}[b[0]-opAlloc]
+	if len(b) > 0 && b[0] >= opAlloc && b[0] <= opReset {
+		return [...]string{"alloc", "free", "calloc", "reset signals"}[b[0]-opAlloc]
 	}
 	return fmt.Sprintf("%x", b)
 }

@@ -99,7 +99,7 @@ func (p *PE) settle(ctx context.Context) {
 
 func (p *PE) quiescent() bool {
 	idle := true
-	p.eachLane(func(l *laneT) { idle = idle && l.InlineIdle() })
+	p.eachLane(func(l *laneT) { idle = idle && l.InlineIdle() && l.Pending() == 0 })
 	for _, c := range p.contexts() {
 		idle = idle && c.using.Load() == 0
 	}

@@ -39,8 +39,12 @@ type Config struct {
 	// blocks, and those of different nodes do not use the mappings but the
 	// transport that Remote makes. 0: the real ones.
 	Nodes int
-	// Remote makes the transport to PEs of other nodes.
-	Remote TransportFactory
+	// Remote makes the transport to PEs of other nodes. nil: between simulated
+	// nodes the simulated link, which the three options below describe.
+	Remote       TransportFactory
+	SimLatency   time.Duration // that a message travels
+	SimBandwidth int64         // bytes a second of a PE's port
+	SimPost      time.Duration // between two messages of a PE
 
 	// Logger gets the runtime's rare messages; nil: none.
 	Logger *slog.Logger
@@ -63,6 +67,10 @@ func (c *Config) values() options.Values {
 		InlineMax:       c.InlineMax,
 		SpinTurns:       c.SpinTurns,
 		SleepAfter:      c.SleepAfter,
+		Nodes:           c.Nodes,
+		SimLatency:      c.SimLatency,
+		SimBandwidth:    c.SimBandwidth,
+		SimPost:         c.SimPost,
 		Rendezvous:      c.Rendezvous,
 		Secret:          options.Secret(c.Secret),
 		SecretFile:      c.SecretFile,

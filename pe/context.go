@@ -19,6 +19,7 @@ import (
 type Context struct {
 	lanes  channel.Lanes // by team rank; nil until first used
 	closed atomic.Bool
+	freed  atomic.Bool // its slot is, or will be, another's
 	pe     *PE
 	team   *Team
 	slot   int    // of the signal space
@@ -56,6 +57,9 @@ func (c *Context) LaneTo(pe int) (*channel.Lane, error) {
 		return l, nil
 	}
 	if c.parent != nil {
+		if c.freed.Load() {
+			return nil, &errs.ClosedError{PE: c.pe.rank}
+		}
 		world := c.team.members[pe]
 		l, err := c.parent.LaneTo(world)
 		if err != nil {
@@ -322,10 +326,11 @@ func (p *PE) eachLane(f func(*channel.Lane)) {
 }
 
 // Use begins an access to this PE's own words through the context; Unuse ends
-// it. Close waits for accesses to end before it unmaps; false: it has begun.
+// it. Close waits for accesses to end before it unmaps; false: it has begun, or
+// the context was freed.
 func (c *Context) Use() bool {
 	c.using.Add(1)
-	if c.pe.closed.Load() {
+	if c.pe.closed.Load() || c.freed.Load() {
 		c.using.Add(-1)
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"goshmem/heap"
@@ -75,8 +76,9 @@ func placeOf(cfg Config, vals options.Values) (bootstrap.ConnectConfig, error) {
 			return bootstrap.ConnectConfig{Rank: 0, Size: 1}, nil
 		}
 		c := launch.Config()
-		if cfg.Rendezvous != "" {
-			c.Address = cfg.Rendezvous
+		if cfg.Rendezvous != "" && cfg.Rendezvous != c.Address {
+			// Another world than the launcher's, whose hub is not there.
+			c.Address, c.HubExternal = cfg.Rendezvous, false
 		}
 		return c, nil
 	}
@@ -103,7 +105,7 @@ func readSecret(vals *options.Values, c *bootstrap.ConnectConfig) error {
 	if vals.Secret == "" && vals.SecretFile != "" {
 		b, err := os.ReadFile(vals.SecretFile)
 		if err != nil {
-			return fmt.Errorf("pe: join: the secret's file: %w: %w", errs.ErrConfig, err)
+			return fmt.Errorf("pe: join: the secret's file (GOSHMEM_SECRET_FILE): %w: %w", errs.ErrConfig, err)
 		}
 		vals.Secret = options.Secret(strings.TrimSpace(string(b)))
 	}
@@ -149,13 +151,14 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		"heap size": fmt.Sprint(layout.HeapSize()),
 		"contexts":  fmt.Sprint(layout.Contexts()),
 		"path":      string(vals.Path),
+		"nodes":     fmt.Sprint(vals.Nodes),
 	}}
 	hellos, err := exchangeJSON(ctx, m, "hello", all, mine)
 	if err != nil {
 		return nil, err
 	}
 	for i, h := range hellos {
-		for _, field := range [...]string{"heap size", "contexts", "path"} {
+		for _, field := range [...]string{"heap size", "contexts", "path", "nodes"} {
 			if h.Agree[field] != mine.Agree[field] {
 				return nil, &errs.MismatchError{PE: i, Field: field, Want: mine.Agree[field], Have: h.Agree[field]}
 			}
@@ -230,13 +233,13 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 			hosts[peer.HostID] = len(hosts)
 		}
 		w.peers[i] = PeerInfo{PE: i, PID: peer.PID, Host: peer.HostID, Node: hosts[peer.HostID]}
+		if slices.Contains(node, i) {
+			w.births[i] = birth(peer.PID)
+		}
 	}
 	w.nodes = len(hosts)
-	if cfg.Nodes > 1 && w.nodes == 1 {
-		for i := range n {
-			w.peers[i].Node = nodeOf(i, n, cfg.Nodes)
-		}
-		w.nodes = cfg.Nodes
+	if err := w.simulate(vals.Nodes); err != nil {
+		return nil, err
 	}
 	if err := w.checkPaths(rank); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 type peerState struct {
 	flags atomic.Uint32
 	err   atomic.Pointer[error] // why it is lost
+	nth   atomic.Uint32         // of the losses known here, from 1
 }
 
 const (
@@ -47,6 +48,8 @@ func (w *World) onEvent(p *PE, e bootstrap.Event) {
 }
 
 // markLost records a loss once: lanes to it fail, waits that depend on it end.
+// With the holder of the hub goes who would tell of further losses: no wait may
+// rely on it any more, and the world is closed.
 func (w *World) markLost(pe int, err error) {
 	if pe < 0 || pe >= w.size {
 		return
@@ -56,9 +59,11 @@ func (w *World) markLost(pe int, err error) {
 		return
 	}
 	st.err.CompareAndSwap(nil, &err)
+	st.nth.CompareAndSwap(0, w.losses.Add(1))
 	if st.flags.Or(peerLost)&peerLost != 0 {
 		return
 	}
+	elsewhere := w.localPE(pe) == nil
 	for _, p := range w.locals() {
 		if p.rank == pe {
 			p.shutLanes(err)
@@ -66,6 +71,9 @@ func (w *World) markLost(pe int, err error) {
 			p.loseLanes(pe, err)
 		}
 		p.gone.note()
+		if elsewhere && p.member.Holder() == pe {
+			w.fail(err)
+		}
 	}
 	w.changed()
 }
@@ -124,6 +132,23 @@ func (p *PE) hasAcked(pe int) bool {
 	return p.ackedSet[pe]
 }
 
+// firstLost is why the first of some PEs to be lost is, those apart that but
+// tells. The later ones may be lost only because they gave up over the first.
+func (w *World) firstLost(pes []int, but func(pe int) bool) error {
+	var first error
+	var at uint32
+	for _, pe := range pes {
+		err := w.lossOf(pe)
+		if err == nil || but(pe) {
+			continue
+		}
+		if n := w.state[pe].nth.Load(); first == nil || n < at {
+			first, at = err, n
+		}
+	}
+	return first
+}
+
 // hopeless says why a wait on words of this PE can no longer end well. from are
 // the world ranks it names; nil: any of team.
 func (p *PE) hopeless(team *Team, from []int) error {
@@ -141,15 +166,18 @@ func (p *PE) hopeless(team *Team, from []int) error {
 		return nil // nobody was ever lost or gone
 	}
 	if from != nil {
+		if err := w.firstLost(from, func(int) bool { return false }); err != nil {
+			return err
+		}
 		for _, pe := range from {
-			if err := w.lossOf(pe); err != nil {
-				return err
-			}
 			if pe != p.rank && w.state[pe].flags.Load()&peerGone != 0 {
 				return &errs.ClosedError{PE: pe}
 			}
 		}
 		return nil
+	}
+	if err := w.firstLost(team.members, p.hasAcked); err != nil {
+		return err
 	}
 	alone := team.Size() > 1
 	last := -1
@@ -159,7 +187,7 @@ func (p *PE) hopeless(team *Team, from []int) error {
 		}
 		if err := w.lossOf(pe); err != nil {
 			if !p.hasAcked(pe) {
-				return err
+				return err // since
 			}
 			continue
 		}
@@ -186,11 +214,14 @@ func (p *PE) living(group []int) ([]int, error) {
 	if err := w.lossOf(p.rank); err != nil {
 		return nil, err
 	}
+	if err := w.firstLost(group, p.hasAcked); err != nil {
+		return nil, err
+	}
 	out := make([]int, 0, len(group))
 	for _, pe := range group {
 		if err := w.lossOf(pe); err != nil {
 			if !p.hasAcked(pe) {
-				return nil, err
+				return nil, err // since
 			}
 			continue
 		}

@@ -1,13 +1,12 @@
 package pe
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 
 	"goshmem/channel"
-	"goshmem/heap"
 	"goshmem/internal/errs"
+	"goshmem/internal/fabric"
+	"goshmem/internal/fabric/sim"
 	"goshmem/internal/options"
 )
 
@@ -18,26 +17,25 @@ const (
 )
 
 // TransportEnv is what a transport gets to work with.
-type TransportEnv struct {
-	World uint32      // identity that references carry
-	Size  int         // PEs of the world
-	Local []int       // ranks of this process
-	Table *heap.Table // addresses and sizes of every PE's regions
-	Peers []PeerInfo
-	// Send passes a message to another PE's transport, by the bootstrap: for
-	// handles, not for data. It arrives at Deliver, in order per pair.
-	Send func(from, to int, msg []byte) error
-	// Lost reports a peer that the transport finds dead.
-	Lost func(pe int, err error)
-	// Knock rings a local PE that may sleep, after the transport changed its
-	// memory by a locked instruction.
-	Knock func(pe int)
-	Log   *slog.Logger
-}
+type TransportEnv = channel.Env
 
-// TransportFactory makes the transport to PEs that this one cannot reach
+// TransportFactory makes the transport to PEs that this one may not reach
 // through mappings.
-type TransportFactory func(ctx context.Context, env TransportEnv) (channel.Transport, error)
+type TransportFactory = channel.Factory
+
+// remoteFactory is what makes the transport to PEs of other nodes: the caller's,
+// or, where the nodes are simulated, the simulated link. nil: there is none.
+func remoteFactory(cfg Config, vals options.Values) TransportFactory {
+	switch {
+	case cfg.Remote != nil:
+		return cfg.Remote
+	case vals.Nodes > 1:
+		return fabric.NewLink(fabric.LinkConfig{Link: sim.Link{
+			Latency: vals.SimLatency, Bandwidth: vals.SimBandwidth, Post: vals.SimPost,
+		}})
+	}
+	return nil
+}
 
 // choosePath decides how a peer is reached, and says why.
 func choosePath(forced options.Path, sameNode, remote bool) (path, why string, err error) {
@@ -74,9 +72,23 @@ func (w *World) checkPaths(from int) error {
 	return nil
 }
 
-// nodeOf deals ranks to simulated nodes in blocks whose sizes differ by one at
+// simulate deals ranks to simulated nodes in blocks whose sizes differ by one at
 // most.
-func nodeOf(rank, size, nodes int) int { return rank * nodes / size }
+func (w *World) simulate(nodes int) error {
+	switch {
+	case nodes == 0:
+		return nil
+	case nodes < 0 || nodes > w.size:
+		return fmt.Errorf("pe: %d simulated nodes of %d PEs: %w", nodes, w.size, errs.ErrConfig)
+	case w.nodes > 1:
+		return fmt.Errorf("pe: simulated nodes (GOSHMEM_NODES) on %d hosts: %w", w.nodes, errs.ErrConfig)
+	}
+	for i := range w.peers {
+		w.peers[i].Node = i * nodes / w.size
+	}
+	w.nodes = nodes
+	return nil
+}
 
 // pathRemote is the path of the transport that Config.Remote makes.
 const pathRemote = "remote"

@@ -147,8 +147,14 @@ func (p *PE) gather(ctx context.Context, tag string, group []int, blob []byte) (
 		ctx, cancel = context.WithTimeout(ctx, p.world.vals.Timeout)
 		defer cancel()
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.world.life, func() { cancel(context.Cause(p.world.life)) })()
 	blobs, err = p.member.Gather(ctx, tag, ranks, blob)
 	if err != nil {
+		if e := p.world.failed.Load(); e != nil {
+			return nil, nil, *e
+		}
 		return nil, nil, p.world.told(err)
 	}
 	return ranks, blobs, nil

@@ -1,9 +1,11 @@
 package pe
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,16 +27,32 @@ func (p *PE) reap() error {
 		if w.lossOf(pe) == nil || w.localPE(pe) != nil || w.table.Region(pe, 0).Base == nil {
 			continue
 		}
-		if err := kill(w.peers[pe].PID); err != nil {
+		if err := kill(w.peers[pe].PID, w.births[pe]); err != nil {
 			return &errs.PeerLostError{PE: pe, Cause: fmt.Sprintf("and its process %d cannot be ended: %v", w.peers[pe].PID, err)}
 		}
 	}
 	return nil
 }
 
-// kill ends a process and waits until it is gone. The descriptor makes sure
-// that it is one process from the beginning to the end.
-func kill(pid int) error {
+// birth is when a process began, in ticks since boot. With its number that names
+// it for ever: the number alone may be another process's by the time it is used.
+// Empty: there is no such process.
+func birth(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	// The command's name, in parentheses, may hold anything.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return ""
+	}
+	return string(fields[19])
+}
+
+// kill ends the process of this number and birth and waits until it is gone. The
+// descriptor makes sure that it is one process from the beginning to the end.
+func kill(pid int, born string) error {
 	if pid <= 0 || pid == os.Getpid() {
 		return nil
 	}
@@ -46,6 +64,9 @@ func kill(pid int) error {
 		return os.NewSyscallError("pidfd_open", err)
 	}
 	defer closeFD(fd)
+	if birth(pid) != born {
+		return nil // it is gone, and the number is another's
+	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
 		return os.NewSyscallError("pidfd_send_signal", err)
 	}

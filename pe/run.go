@@ -36,9 +36,6 @@ import (
 // with that error as its cause; Run closes the world and returns the first such
 // error. When ctx ends, every wait ends with its cause.
 func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
-	if cfg.Nodes < 0 || cfg.Size > 0 && cfg.Nodes > cfg.Size || cfg.Nodes > 1 && cfg.Remote == nil {
-		return fmt.Errorf("pe: %d nodes of %d PEs (a remote transport is needed between nodes): %w", cfg.Nodes, cfg.Size, errs.ErrConfig)
-	}
 	if cfg.Size < 0 {
 		return fmt.Errorf("pe: run: size %d: %w", cfg.Size, errs.ErrConfig)
 	}
@@ -58,8 +55,9 @@ func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 	err = g.Wait()
 	// Memory stays mapped until every body has ended: all leave together.
 	for _, p := range w.locals() {
-		if e := p.finish(context.WithoutCancel(ctx)); err == nil {
-			err = e
+		p.once.Do(func() { p.end = p.finish(context.WithoutCancel(ctx)) })
+		if err == nil {
+			err = p.end
 		}
 	}
 	return err
@@ -76,7 +74,7 @@ func runJoined(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 		p.abandon(ctx)
 		return err
 	}
-	return p.Close(ctx)
+	return p.Close(context.WithoutCancel(ctx))
 }
 
 // body runs one PE and says goodbye, or that it failed.
@@ -134,9 +132,9 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		for i, base := range bases {
 			stamp(base)
 			enter(w.table, i, base, layout)
-			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process", Node: nodeOf(i, n, max(cfg.Nodes, 1))}
+			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process"}
 		}
-		w.nodes = max(cfg.Nodes, 1)
+		err = w.simulate(vals.Nodes)
 		for i := range n {
 			err = errors.Join(err, w.checkPaths(i))
 		}
@@ -214,14 +212,15 @@ func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
 
 func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
 	w := &World{
-		id: id, size: n, nodes: 1, vals: vals, layout: layout, cfgRemote: cfg.Remote,
+		id: id, size: n, nodes: 1, vals: vals, layout: layout, cfgRemote: remoteFactory(cfg, vals),
 		table: heap.NewTable(id, n, 2),
 		mem:   mem,
 		log:   cfg.Logger,
 		bells: make([]*futex.Bell, n),
-		peers: make([]PeerInfo, n),
+		peers: make([]PeerInfo, n), births: make([]string, n),
 		state: make([]peerState, n),
 	}
+	w.life, w.kill = context.WithCancelCause(context.Background())
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}

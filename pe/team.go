@@ -95,13 +95,27 @@ func (t *Team) exchange(ctx context.Context, tag string, blob []byte) ([][]byte,
 	return out, nil
 }
 
+// usable refuses a team that was freed.
+func (t *Team) usable() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.freed {
+		return &errs.ClosedError{PE: t.pe.rank}
+	}
+	return nil
+}
+
 // Split makes one team of the members that give the same colour, ordered by
 // key, then by rank. A negative colour takes no part and gets nil. Collective
 // over t.
 func (t *Team) Split(ctx context.Context, colour, key int) (*Team, error) {
 	blob := binary.LittleEndian.AppendUint64(nil, uint64(int64(colour)))
 	blob = binary.LittleEndian.AppendUint64(blob, uint64(int64(key)))
-	all, err := t.exchange(ctx, "split", blob)
+	err := t.usable()
+	var all [][]byte
+	if err == nil {
+		all, err = t.exchange(ctx, "split", blob)
+	}
 	if err != nil {
 		return nil, &errs.OpError{Op: "pe: split team", PE: -1, Size: -1, Err: err}
 	}
@@ -149,7 +163,7 @@ func (t *Team) SplitStrided(ctx context.Context, start, stride, size int) (*Team
 		return nil, bad("start", start)
 	case size < 1 || size > t.Size():
 		return nil, bad("size", size)
-	case stride == 0 && size > 1 || stride <= -t.Size() || stride >= t.Size() && size > 1:
+	case size > 1 && (stride == 0 || stride <= -t.Size() || stride >= t.Size()):
 		return nil, bad("stride", stride)
 	}
 	if last := start + (size-1)*stride; last < 0 || last >= t.Size() {
@@ -183,7 +197,11 @@ func (t *Team) Split2D(ctx context.Context, width int) (x, y *Team, err error) {
 // NewContext makes a context over the team. Collective over it: the context gets
 // a signal space at every member. ErrCapacity if a member has no slot left.
 func (t *Team) NewContext(ctx context.Context) (*Context, error) {
-	slot, err := t.takeSlot(ctx)
+	err := t.usable()
+	slot := 0
+	if err == nil {
+		slot, err = t.takeSlot(ctx)
+	}
 	if err != nil {
 		return nil, &errs.OpError{Op: "pe: new context", PE: -1, Size: -1, Err: err}
 	}
@@ -279,6 +297,9 @@ func (c *Context) Free(ctx context.Context) error {
 	if _, err := c.team.exchange(ctx, "freectx", nil); err != nil {
 		return wrap(err)
 	}
+	if err := c.pe.reap(); err != nil {
+		return wrap(err)
+	}
 	c.pe.release(c)
 	return nil
 }
@@ -301,7 +322,7 @@ func (c *Context) drain(ctx context.Context) error {
 			return false
 		}
 		for i := range c.lanes {
-			if l := c.lanes[i].Load(); l != nil && !l.InlineIdle() {
+			if l := c.lanes[i].Load(); l != nil && (l.Pending() != 0 || !l.InlineIdle()) {
 				return false
 			}
 		}
@@ -311,8 +332,15 @@ func (c *Context) drain(ctx context.Context) error {
 
 // release gives a drained context's slot back, zeroed for the next.
 func (p *PE) release(c *Context) {
-	if off, n, ok := p.world.layout.SlotRange(c.slot); ok {
+	if off, n, ok := p.world.layout.SlotRange(c.slot); ok && c.Use() {
 		clear(bytesAt(p.world.table, p.rank, off, n))
+		c.Unuse()
+	}
+	c.freed.Store(true)
+	if c.parent != nil {
+		for i := range c.lanes {
+			c.lanes[i].Store(nil) // the parent's go on
+		}
 	}
 	if c.parent == nil {
 		p.world.proxy.DetachContext(c.id)
@@ -343,6 +371,9 @@ func (t *Team) Free(ctx context.Context) error {
 	}
 	t.coll.closed.Store(true)
 	if _, err := t.exchange(ctx, "free", nil); err != nil {
+		return wrap(err)
+	}
+	if err := t.pe.reap(); err != nil {
 		return wrap(err)
 	}
 	t.pe.release(t.coll)

@@ -37,10 +37,15 @@ type World struct {
 
 	bells []*futex.Bell // per PE; nil: not reachable from here
 	peers []PeerInfo
-	state []peerState
+	// births are when the peers' processes began, on this host; see birth.
+	births []string
+	state  []peerState
 
+	losses atomic.Uint32         // counts them
 	epoch  atomic.Uint32         // changes on loss, goodbye, acknowledgement, cancellation
 	failed atomic.Pointer[error] // the whole world ended
+	life   context.Context       // ends with it
+	kill   context.CancelCauseFunc
 
 	mu    sync.Mutex
 	local []*PE // PEs of this process
@@ -48,14 +53,7 @@ type World struct {
 }
 
 // PeerInfo is how one PE of the world is reached from here, and why.
-type PeerInfo struct {
-	PE   int
-	PID  int
-	Host string // identity: boot id and namespaces
-	Node int    // number of its node, counted by the lowest rank on it
-	Path string // "direct", "proxy", …
-	Why  string
-}
+type PeerInfo = channel.PeerInfo
 
 // Size is the number of PEs.
 func (w *World) Size() int { return w.size }
@@ -119,7 +117,12 @@ func (w *World) locals() []*PE {
 // changed makes every waiter of this process look again.
 func (w *World) changed() {
 	w.epoch.Add(1)
-	for _, p := range w.locals() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open == 0 {
+		return // all have left: the bells may not be mapped any more
+	}
+	for _, p := range w.local {
 		p.sleeper.Bell().Check()
 	}
 }
@@ -130,6 +133,7 @@ func (w *World) fail(err error) {
 		for _, p := range w.locals() {
 			p.shutLanes(err)
 		}
+		w.kill(err)
 		w.changed()
 	}
 }
@@ -144,6 +148,7 @@ func (w *World) leave(ctx context.Context) error {
 	if !last {
 		return nil
 	}
+	w.kill(nil)
 	err := w.proxy.Close(ctx)
 	if e := w.mem.release(); err == nil {
 		err = e

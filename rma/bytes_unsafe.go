@@ -12,5 +12,6 @@ func bytesOf[T heap.Elem](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(t)))
 }
 
-// load8 is the first eight bytes as the machine has them.
-func load8(b []byte) uint64 { return *(*uint64)(unsafe.Pointer(unsafe.SliceData(b))) }
+// aligned8 reports whether both are words of eight bytes: then they overlap
+// only where they are the same.
+func aligned8(a, b unsafe.Pointer) bool { return (uintptr(a)|uintptr(b))&7 == 0 }

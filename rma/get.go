@@ -17,7 +17,7 @@ func GetMem(c *pe.Context, dst []byte, src heap.Ref, target int) error {
 	if l := c.Lane(target); l != nil && l.Enter() {
 		if p := l.Addr(src, uint64(n)); p != nil {
 			d := unsafe.Pointer(unsafe.SliceData(dst))
-			if n == 8 && uintptr(p)&7 == 0 {
+			if n == 8 && aligned8(p, d) {
 				*(*uint64)(d) = *(*uint64)(p)
 				l.Leave()
 				return nil
@@ -28,7 +28,7 @@ func GetMem(c *pe.Context, dst []byte, src heap.Ref, target int) error {
 				return nil
 			}
 		}
-		l.Leave()
+		l.Undo()
 	}
 	_, err := getSlow(c, "rma: get", dst, src, target, blocking)
 	return err
@@ -46,7 +46,7 @@ func GetMemNBI(c *pe.Context, dst []byte, src heap.Ref, target int) (Ticket, err
 				l.Leave()
 				return Ticket{}, nil
 			}
-			l.Leave()
+			l.Undo()
 		}
 	}
 	return getSlow(c, "rma: get nbi", dst, src, target, nonblocking)

@@ -7,6 +7,7 @@ import (
 	"goshmem/heap"
 	"goshmem/internal/errs"
 	"goshmem/internal/memcopy"
+	"goshmem/internal/raceflag"
 	"goshmem/pe"
 )
 
@@ -17,19 +18,20 @@ func PutMem(c *pe.Context, dst heap.Ref, src []byte, target int) error {
 	n := uintptr(len(src))
 	if l := c.Lane(target); l != nil && l.Enter() {
 		if p := l.Addr(dst, uint64(n)); p != nil {
-			if n == 8 && uintptr(p)&7 == 0 {
-				*(*uint64)(p) = load8(src)
+			s := unsafe.Pointer(unsafe.SliceData(src))
+			if n == 8 && aligned8(p, s) {
+				raceflag.Release(p)
+				*(*uint64)(p) = *(*uint64)(s)
 				l.Leave()
 				return nil
 			}
-			s := unsafe.Pointer(unsafe.SliceData(src))
 			if !overlap(p, s, n) {
 				memcopy.Copy(p, s, n)
 				l.Leave()
 				return nil
 			}
 		}
-		l.Leave()
+		l.Undo()
 	}
 	_, err := putSlow(c, "rma: put", dst, src, target, blocking)
 	return err
@@ -41,19 +43,20 @@ func PutMemNBI(c *pe.Context, dst heap.Ref, src []byte, target int) (Ticket, err
 	n := uintptr(len(src))
 	if l := c.Lane(target); l != nil && int(n) < c.InlineMax() && l.Enter() {
 		if p := l.Addr(dst, uint64(n)); p != nil {
-			if n == 8 && uintptr(p)&7 == 0 {
-				*(*uint64)(p) = load8(src)
+			s := unsafe.Pointer(unsafe.SliceData(src))
+			if n == 8 && aligned8(p, s) {
+				raceflag.Release(p)
+				*(*uint64)(p) = *(*uint64)(s)
 				l.Leave()
 				return Ticket{}, nil
 			}
-			s := unsafe.Pointer(unsafe.SliceData(src))
 			if !overlap(p, s, n) {
 				memcopy.Copy(p, s, n)
 				l.Leave()
 				return Ticket{}, nil
 			}
 		}
-		l.Leave()
+		l.Undo()
 	}
 	return putSlow(c, "rma: put nbi", dst, src, target, nonblocking)
 }

@@ -90,11 +90,11 @@ func apply(cell unsafe.Pointer, op SignalOp, v uint64) {
 func putSignal(c *pe.Context, name string, dst heap.Ref, src []byte, sig heap.Ref, op SignalOp, v uint64, target int, m mode) (Ticket, error) {
 	n := uintptr(len(src))
 	if l := c.Lane(target); l != nil && (m == blocking || int(n) < c.InlineMax()) && l.Enter() {
-		p, s := l.Addr(dst, uint64(n)), l.Addr(sig, 8)
+		p, s := l.Addr(dst, uint64(n)), l.Addr(sig, heap.SignalSize)
 		from := unsafe.Pointer(unsafe.SliceData(src))
 		if p != nil && s != nil && uintptr(s)&7 == 0 && op-1 < 2 && !overlap(p, from, n) && modeOK(sig, s, op) {
-			if n == 8 && uintptr(p)&7 == 0 {
-				*(*uint64)(p) = load8(src)
+			if n == 8 && aligned8(p, from) {
+				*(*uint64)(p) = *(*uint64)(from)
 			} else {
 				memcopy.Copy(p, from, n)
 			}
@@ -103,7 +103,7 @@ func putSignal(c *pe.Context, name string, dst heap.Ref, src []byte, sig heap.Re
 			l.Leave()
 			return Ticket{}, nil
 		}
-		l.Leave()
+		l.Undo()
 	}
 	return putSignalSlow(c, name, dst, src, sig, op, v, target, m)
 }
@@ -151,13 +151,13 @@ func putSignalSlow(c *pe.Context, name string, dst heap.Ref, src []byte, sig hea
 
 func signal(c *pe.Context, name string, sig heap.Ref, op SignalOp, v uint64, target int, m mode) (Ticket, error) {
 	if l := c.Lane(target); l != nil && l.Enter() {
-		if s := l.Addr(sig, 8); s != nil && uintptr(s)&7 == 0 && op-1 < 2 && modeOK(sig, s, op) {
+		if s := l.Addr(sig, heap.SignalSize); s != nil && uintptr(s)&7 == 0 && op-1 < 2 && modeOK(sig, s, op) {
 			apply(s, op, v)
 			l.Knock()
 			l.Leave()
 			return Ticket{}, nil
 		}
-		l.Leave()
+		l.Undo()
 	}
 	l, err := lane(c, target)
 	if err == nil {
@@ -188,10 +188,7 @@ func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 	if op != SignalSet && op != SignalAdd {
 		return errs.ErrConfig
 	}
-	if err := l.Check(sig, heap.SignalSize); err != nil && sig.Region() != heap.RegionRuntime {
-		return err
-	}
-	if err := l.Check(sig, 8); err != nil {
+	if err := l.Check(sig, heap.SignalSize); err != nil {
 		return err
 	}
 	if sig.Offset()%8 != 0 {

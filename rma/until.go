@@ -8,6 +8,8 @@ import (
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
+	"goshmem/internal/memcopy"
+	"goshmem/internal/raceflag"
 	"goshmem/pe"
 )
 
@@ -38,7 +40,7 @@ func WaitUntil[T Word](ctx context.Context, c *pe.Context, word heap.Ptr[T], cmp
 	if err != nil {
 		return waitErr(c, op, word.Ref(), nil, err)
 	}
-	if err := c.Wait(ctx, true, from, func() bool { return holds(loadWord[T](p), cmp, v) }); err != nil {
+	if err := c.Wait(ctx, true, from, func() bool { return wordHolds(c, p, cmp, v) }); err != nil {
 		return waitErr(c, op, word.Ref(), from, timeout(err, "word", from, uint64(v), uint64(loadWord[T](p))))
 	}
 	return nil
@@ -59,11 +61,27 @@ func TestUntil[T Word](c *pe.Context, word heap.Ptr[T], cmp Cmp, v T) (bool, err
 		return false, waitErr(c, op, word.Ref(), nil, err)
 	}
 	c.Progress()
-	return holds(loadWord[T](p), cmp, v), nil
+	return wordHolds(c, p, cmp, v), nil
+}
+
+// wordHolds compares a word. For the race detector, which cannot know that the
+// word may be written meanwhile, even by a plain put, the load is none and what
+// holds is a hand-over.
+func wordHolds[T Word](c *pe.Context, p unsafe.Pointer, cmp Cmp, v T) bool {
+	ok := holds(loadWord[T](p), cmp, v)
+	if raceflag.Enabled && ok {
+		c.MemoryBarrier() // the load was a plain one
+		raceflag.Acquire(p)
+	}
+	return ok
 }
 
 func loadWord[T Word](p unsafe.Pointer) T {
 	var t T
+	if raceflag.Enabled {
+		memcopy.Word(unsafe.Pointer(&t), p, unsafe.Sizeof(t))
+		return t
+	}
 	if unsafe.Sizeof(t) == 4 {
 		return T(atomic.LoadUint32((*uint32)(p)))
 	}

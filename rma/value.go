@@ -10,71 +10,103 @@ import (
 )
 
 // PutValue stores one element (OpenSHMEM's P). The store is single-copy atomic
-// for aligned elements of 1, 2, 4 and 8 bytes, and wakes a target that waits for
-// the word.
+// for aligned elements of 1, 2, 4 and 8 bytes, and one of 4 or 8 bytes wakes a
+// target that waits for the word.
 func PutValue[T heap.Elem](c *pe.Context, dst heap.Ptr[T], v T, target int) error {
 	if l := c.Lane(target); l != nil && l.Enter() {
 		if p := l.Addr(dst.Ref(), uint64(unsafe.Sizeof(v))); p != nil && uintptr(p)&(align[T]()-1) == 0 {
-			*(*T)(p) = v
-			l.Leave() // a locked instruction: the store is out before armed is read
+			storeValue(c, p, v)
 			l.Knock()
+			l.Leave()
 			return nil
 		}
-		l.Leave()
+		l.Undo()
 	}
 	return putValueSlow(c, dst, v, target)
 }
 
 // GetValue loads one element (OpenSHMEM's G); atomic as PutValue.
 func GetValue[T heap.Elem](c *pe.Context, src heap.Ptr[T], target int) (T, error) {
-	var v T
 	if l := c.Lane(target); l != nil && l.Enter() {
-		if p := l.Addr(src.Ref(), uint64(unsafe.Sizeof(v))); p != nil && uintptr(p)&(align[T]()-1) == 0 {
-			v = *(*T)(p)
+		var t T
+		if p := l.Addr(src.Ref(), uint64(unsafe.Sizeof(t))); p != nil && uintptr(p)&(align[T]()-1) == 0 {
+			v := loadValue[T](p)
 			l.Leave()
 			return v, nil
 		}
-		l.Leave()
+		l.Undo()
 	}
-	if src.Ref().Offset()%uint64(align[T]()) != 0 {
-		return v, opErr(c, "rma: get value", target, src.Ref(), int64(unsafe.Sizeof(v)), errs.ErrAlign)
-	}
-	buf := new(T)
-	_, err := getSlow(c, "rma: get value", unsafe.Slice((*byte)(unsafe.Pointer(buf)), unsafe.Sizeof(v)), src.Ref(), target, blocking)
-	return *buf, err
+	return getValueSlow(c, src, target)
 }
 
-// putValueSlow goes through the slow path of put, then wakes the target as the
-// straight way does.
+// valueLane validates an element on a PE and gives its lane.
+func valueLane[T heap.Elem](c *pe.Context, at heap.Ptr[T], target int) (*channel.Lane, error) {
+	var t T
+	l, err := lane(c, target)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Check(at.Ref(), uint64(unsafe.Sizeof(t))); err != nil {
+		return nil, err
+	}
+	if at.Ref().Offset()%uint64(align[T]()) != 0 {
+		return nil, errs.ErrAlign
+	}
+	return l, nil
+}
+
 func putValueSlow[T heap.Elem](c *pe.Context, dst heap.Ptr[T], v T, target int) error {
 	const op = "rma: put value"
 	size := unsafe.Sizeof(v)
-	if dst.Ref().Offset()%uint64(align[T]()) != 0 {
-		return opErr(c, op, target, dst.Ref(), int64(size), errs.ErrAlign)
+	l, err := valueLane(c, dst, target)
+	if err != nil {
+		return opErr(c, op, target, dst.Ref(), int64(size), err)
 	}
-	if l, err := lane(c, target); err == nil && !l.Config().Inline && (size == 4 || size == 8) {
-		// An atomic set is the one queued store that wakes the target.
-		if err := l.Check(dst.Ref(), uint64(size)); err != nil {
-			return opErr(c, op, target, dst.Ref(), int64(size), err)
-		}
-		d := channel.Desc{
-			Op: channel.OpAMOSet, Type: elem(size), Size: uint64(size),
-			DstRegion: dst.Ref().Region(), DstOff: dst.Ref().Offset(), SigVal: bitsOf(unsafe.Pointer(&v), size),
-		}
-		if _, err := queue(c, l, &d, nil, blocking); err != nil {
-			return opErr(c, op, target, dst.Ref(), int64(size), err)
-		}
+	if p := l.Mapped(dst.Ref()); p != nil && inline(c, l, blocking) {
+		storeValue(c, p, v)
+		l.Knock()
+		l.Leave()
 		return nil
+	}
+	d := channel.Desc{
+		Op: channel.OpPut, Flags: channel.FlagLocalPtr, Size: uint64(size),
+		DstRegion: dst.Ref().Region(), DstOff: dst.Ref().Offset(),
 	}
 	buf := new(T)
 	*buf = v
-	if _, err := putSlow(c, op, dst.Ref(), unsafe.Slice((*byte)(unsafe.Pointer(buf)), size), target, blocking); err != nil {
-		return err
+	ptr := unsafe.Pointer(buf)
+	if size == 4 || size == 8 {
+		// An atomic set is the one queued store that wakes the target.
+		d.Op, d.Flags, d.Type, d.SigVal = channel.OpAMOSet, 0, elemOf(size), valueBits(ptr, size)
+		ptr = nil
 	}
-	if l := c.Lane(target); l != nil && l.Config().Bell != nil {
-		l.Config().Bell.Check()
+	if _, err := queue(c, l, &d, ptr, blocking); err != nil {
+		return opErr(c, op, target, dst.Ref(), int64(size), err)
 	}
 	return nil
+}
+
+func getValueSlow[T heap.Elem](c *pe.Context, src heap.Ptr[T], target int) (T, error) {
+	const op = "rma: get value"
+	buf := new(T)
+	size := unsafe.Sizeof(*buf)
+	l, err := valueLane(c, src, target)
+	if err != nil {
+		return *buf, opErr(c, op, target, src.Ref(), int64(size), err)
+	}
+	if p := l.Mapped(src.Ref()); p != nil && inline(c, l, blocking) {
+		v := loadValue[T](p)
+		l.Leave()
+		return v, nil
+	}
+	d := channel.Desc{
+		Op: channel.OpGet, Flags: channel.FlagLocalPtr, Size: uint64(size),
+		SrcRegion: src.Ref().Region(), SrcOff: src.Ref().Offset(),
+	}
+	if _, err := queue(c, l, &d, unsafe.Pointer(buf), blocking); err != nil {
+		return *buf, opErr(c, op, target, src.Ref(), int64(size), err)
+	}
+	return *buf, nil
 }
 
 // align is the alignment that makes one element one access: its size, 8 bytes
@@ -82,18 +114,4 @@ func putValueSlow[T heap.Elem](c *pe.Context, dst heap.Ptr[T], v T, target int) 
 func align[T heap.Elem]() uintptr {
 	var v T
 	return min(unsafe.Sizeof(v), 8)
-}
-
-func elem(size uintptr) channel.Elem {
-	if size == 4 {
-		return channel.Elem32
-	}
-	return channel.Elem64
-}
-
-func bitsOf(p unsafe.Pointer, size uintptr) uint64 {
-	if size == 4 {
-		return uint64(*(*uint32)(p))
-	}
-	return *(*uint64)(p)
 }

@@ -113,6 +113,26 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.SleepAfter },
 		},
 		{
+			Name: "Nodes", Env: "GOSHMEM_NODES", Type: TypeInt, Default: "0", Min: 0, Max: 64 * kib,
+			Text:  "Simulates that many nodes on one host: PEs are dealt to them in blocks, and those of different nodes reach each other through a transport, by default a simulated link. 0: the real ones. The same on every PE.",
+			field: func(v *Values) any { return &v.Nodes },
+		},
+		{
+			Name: "SimLatency", Env: "GOSHMEM_SIM_LATENCY", Type: TypeDuration, Default: "2us",
+			Text:  "Time that a message on the simulated link travels.",
+			field: func(v *Values) any { return &v.SimLatency },
+		},
+		{
+			Name: "SimBandwidth", Env: "GOSHMEM_SIM_BANDWIDTH", Type: TypeBytes, Default: "25000000000B", Min: kib, Max: 64 * tib,
+			Text:  "Bytes a second of each PE's port to the simulated link, each way.",
+			field: func(v *Values) any { return &v.SimBandwidth },
+		},
+		{
+			Name: "SimPost", Env: "GOSHMEM_SIM_POST", Type: TypeDuration, Default: "300ns",
+			Text:  "Time between two messages that a PE posts to the simulated link.",
+			field: func(v *Values) any { return &v.SimPost },
+		},
+		{
 			Name: "Rendezvous", Env: "GOSHMEM_RENDEZVOUS", Type: TypeText,
 			Text:  "Where the PEs meet: unix:/path or unix:@name. The launcher sets it.",
 			field: func(v *Values) any { return &v.Rendezvous },
@@ -141,6 +161,7 @@ func LaunchVariables() []Variable {
 		{"GOSHMEM_SIZE", "The number of PEs in the world."},
 		{"GOSHMEM_LOCAL_RANK", "The PE's rank among those of its host."},
 		{"GOSHMEM_LOCAL_SIZE", "The number of PEs on its host."},
+		{"GOSHMEM_HUB", "Who holds the rendezvous: launcher, or rank0 (the default)."},
 	}
 }
 

@@ -27,6 +27,10 @@ type Values struct {
 	InlineMax       int64         // bytes; an NBI of this size and more goes through the ring
 	SpinTurns       int           // of a wait before it yields; 0: automatic
 	SleepAfter      time.Duration // of a wait before it sleeps
+	Nodes           int           // simulated nodes; 0: the real ones
+	SimLatency      time.Duration // of the simulated link between them
+	SimBandwidth    int64         // of a PE's port to it, bytes a second
+	SimPost         time.Duration // between two messages of a PE
 	Rendezvous      string        // where the PEs meet
 	Secret          Secret        // what a PE must know to join
 	SecretFile      string        // the file that holds it

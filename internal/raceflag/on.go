@@ -1,6 +1,6 @@
 //go:build race
 
-// Package raceflag tells tests whether the race detector is on.
+// Package raceflag tells whether the race detector is on.
 package raceflag
 
 // Enabled is true in race builds, which allocate where others do not.

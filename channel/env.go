@@ -1,0 +1,40 @@
+package channel
+
+import (
+	"context"
+	"log/slog"
+
+	"goshmem/heap"
+)
+
+// Env is what a world gives a transport to work with.
+type Env struct {
+	World uint32      // identity that references carry
+	Size  int         // PEs of the world
+	Local []int       // ranks of this process
+	Table *heap.Table // addresses and sizes of every PE's regions
+	Peers []PeerInfo
+	// Send passes a message to another PE's transport, by the bootstrap: for
+	// handles, not for data. It arrives at Deliver, in order per pair.
+	Send func(from, to int, msg []byte) error
+	// Lost reports a peer that the transport finds dead.
+	Lost func(pe int, err error)
+	// Knock rings a PE that may sleep, where its bell can be reached from here,
+	// after the transport changed its memory by a locked instruction.
+	Knock func(pe int)
+	Log   *slog.Logger
+}
+
+// Factory makes the transport to PEs that this process may not reach through
+// mappings.
+type Factory func(ctx context.Context, env Env) (Transport, error)
+
+// PeerInfo is how one PE of the world is reached from here, and why.
+type PeerInfo struct {
+	PE   int
+	PID  int
+	Host string // identity: boot id and namespaces
+	Node int    // number of its node, counted by the lowest rank on it
+	Path string // "direct", "proxy", …
+	Why  string
+}
