@@ -1,5 +1,12 @@
 package pe
 
-// Asleep reports whether a goroutine of the PE sleeps, or is about to, on the
-// PE's bell.
-func Asleep(p *PE) bool { return p.sleeper.Bell().Armed().Load() != 0 }
+import "goshmem/heap"
+
+// Asleep is how many goroutines of the PE sleep, or are about to, on its bell.
+func Asleep(p *PE) int { return int(p.sleeper.Bell().Armed().Load()) }
+
+// Rings is how often the PE's bell was rung.
+func Rings(p *PE) uint32 {
+	_, bell := headerWords(p.world.table.Region(p.rank, heap.RegionRuntime).Base)
+	return *bell
+}

@@ -1,0 +1,3 @@
+package suite
+
+func closeCases() []Case { return nil }

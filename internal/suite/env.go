@@ -1,0 +1,166 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"goshmem/coll"
+	"goshmem/heap"
+	"goshmem/internal/raceflag"
+	"goshmem/pe"
+)
+
+// Env is one PE's part of a case. Its checks end the case when they fail.
+type Env struct {
+	Ctx    context.Context
+	P      *pe.PE
+	C      *pe.Context // the default one
+	Config pe.Config
+}
+
+// Rank is this PE's rank.
+func (e *Env) Rank() int { return e.P.Rank() }
+
+// Size is the number of PEs.
+func (e *Env) Size() int { return e.P.Size() }
+
+// Next is the rank k further on, around the ring of PEs.
+func (e *Env) Next(k int) int { return ((e.Rank()+k)%e.Size() + e.Size()) % e.Size() }
+
+// Inline reports whether small operations to a PE are the caller's own.
+func (e *Env) Inline(pe int) bool {
+	info, ok := e.P.Peer(pe)
+	return ok && info.Path == "direct"
+}
+
+// Fatalf fails the case.
+func (e *Env) Fatalf(format string, args ...any) {
+	panic(failure{fmt.Errorf(where()+": "+format, args...)})
+}
+
+// OK fails the case if err is one.
+func (e *Env) OK(err error) {
+	if err != nil {
+		panic(failure{fmt.Errorf("%s: %w", where(), err)})
+	}
+}
+
+// Is fails the case if err is not target.
+func (e *Env) Is(err, target error) {
+	if !errors.Is(err, target) {
+		e.Fatalf("error %v, want %v", err, target)
+	}
+}
+
+// Equal fails the case if the two differ.
+func (e *Env) Equal(want, got any) {
+	if !reflect.DeepEqual(want, got) {
+		e.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+// True fails the case if ok is false.
+func (e *Env) True(ok bool, what string) {
+	if !ok {
+		e.Fatalf("%s", what)
+	}
+}
+
+// where is the place of the check in the case.
+func where() string {
+	for skip := 2; ; skip++ {
+		_, file, line, ok := runtime.Caller(skip)
+		if base := filepath.Base(file); !ok || base != "env.go" {
+			return fmt.Sprintf("%s:%d", base, line)
+		}
+	}
+}
+
+// Go runs fn n times at once and waits for all; checks in it fail the case.
+func (e *Env) Go(n int, fn func(i int)) {
+	var g errgroup.Group
+	for i := range n {
+		g.Go(func() error { return guard(e.Rank(), func() { fn(i) }) })
+	}
+	if err := g.Wait(); err != nil {
+		panic(failure{err})
+	}
+}
+
+// Barrier is a barrier of all PEs.
+func (e *Env) Barrier() { e.OK(coll.Barrier(e.Ctx, e.P.Team())) }
+
+// Mem allocates n bytes.
+func (e *Env) Mem(n int) heap.Ref {
+	ref, err := e.P.AllocMem(e.Ctx, int64(n), 0)
+	e.OK(err)
+	return ref
+}
+
+// Bytes is n bytes of this PE's own memory.
+func (e *Env) Bytes(ref heap.Ref, n int) []byte {
+	b, err := e.P.LocalBytes(ref, n)
+	e.OK(err)
+	return b
+}
+
+// Signals allocates n signals.
+func (e *Env) Signals(n int) heap.Signals {
+	s, err := e.P.AllocSignals(e.Ctx, n)
+	e.OK(err)
+	return s
+}
+
+// Calloc allocates n zeroed elements.
+func Calloc[T heap.Elem](e *Env, n int) heap.Array[T] {
+	a, err := pe.Calloc[T](e.Ctx, e.P, n)
+	e.OK(err)
+	return a
+}
+
+// Brief is a context that ends so soon that only a wait for what cannot happen
+// is sure to meet its end.
+func (e *Env) Brief() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(e.Ctx, 10*time.Millisecond)
+}
+
+// Times is n, less where a race build makes everything slow.
+func Times(n int) int {
+	if raceflag.Enabled {
+		return max(1, n/8)
+	}
+	return n
+}
+
+// fill writes the bytes that seed stands for, from number at on.
+func fill(b []byte, seed, at int) {
+	for i := range b {
+		b[i] = pattern(seed, at+i)
+	}
+}
+
+func pattern(seed, i int) byte { return byte(i*7 + i>>8*13 + i>>16 + seed*31 + 1) }
+
+// diff is the first index at which b is not what seed stands for; -1: none.
+func diff(b []byte, seed, at int) int {
+	for i := range b {
+		if b[i] != pattern(seed, at+i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// check fails the case where b is not what seed stands for.
+func (e *Env) check(b []byte, seed, at int, what string) {
+	if i := diff(b, seed, at); i >= 0 {
+		e.Fatalf("%s: byte %d of %d is %#x, want %#x", what, i, len(b), b[i], pattern(seed, at+i))
+	}
+}
