@@ -14,9 +14,19 @@ import (
 
 // faultRoles is what the processes of these tests do.
 func faultRoles() map[string]faultlab.Role {
-	return map[string]faultlab.Role{
-		"work": workRole,
+	roles := map[string]faultlab.Role{
+		"work":     workRole,
+		"carry on": carryOnRole,
+		"stopped":  stoppedRole,
+		"join":     joinRole,
+		"traffic":  trafficRole,
+		"pending":  pendingRole,
+		"early":    earlyRole,
+
+		"second world": secondWorldRole,
 	}
+	sleepRoles(roles)
+	return roles
 }
 
 // workArgs says what a process does until it is told that a PE is lost.
@@ -112,7 +122,7 @@ func waitWork(ctx context.Context, s *site) error {
 		defer close(done)
 		// Ready when it waits; with an eager sleeper, when it sleeps.
 		for wait.Err() == nil {
-			if a := (workArgs{}); s.child.Args(&a) == nil && (!a.Sleep || pe.Asleep(s.pe)) {
+			if a := (workArgs{}); s.child.Args(&a) == nil && (!a.Sleep || pe.Asleep(s.pe) > 0) {
 				s.child.Report("ready", nil)
 				return
 			}
@@ -145,6 +155,19 @@ func allocWork(ctx context.Context, s *site) error {
 	}
 }
 
+// begin joins and waits for the others.
+func begin(ctx context.Context, c *faultlab.Child, a workArgs) (*pe.PE, *site, error) {
+	p, err := pe.Join(ctx, a.config(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := newSite(ctx, c, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, s, coll.Sync(ctx, p.Team())
+}
+
 // workRole joins, works until a PE is lost, and closes.
 func workRole(c *faultlab.Child) error {
 	ctx, cancel := c.Context()
@@ -154,15 +177,8 @@ func workRole(c *faultlab.Child) error {
 		return err
 	}
 	return within(c, func() error {
-		p, err := pe.Join(ctx, a.config(c))
+		p, s, err := begin(ctx, c, a)
 		if err != nil {
-			return err
-		}
-		s, err := newSite(ctx, c, p)
-		if err != nil {
-			return err
-		}
-		if err := coll.Sync(ctx, p.Team()); err != nil {
 			return err
 		}
 		work, ok := works()[a.Work]
@@ -172,7 +188,7 @@ func workRole(c *faultlab.Child) error {
 		c.Report("failed with", faultlab.Describe(work(ctx, s)))
 		c.Report("lost", p.Lost())
 		c.Report("closed", faultlab.Describe(p.Close(ctx)))
-		return nil
+		return afterClose(ctx, p, s.box, s.sigs)
 	})
 }
 

@@ -164,6 +164,7 @@ type remote struct {
 	*member
 	link *link
 	stop chan struct{}
+	eof  chan struct{} // nothing comes from the hub any more
 	once sync.Once
 	wg   sync.WaitGroup
 }
@@ -173,6 +174,7 @@ func newRemote(f *framer, cfg *DialConfig, w *welcome) *remote {
 		member: newMember(cfg.Rank, cfg.Size, w.holder),
 		link:   newLink(f, math.MaxInt),
 		stop:   make(chan struct{}),
+		eof:    make(chan struct{}),
 	}
 	r.up = r
 	r.wg.Add(2)
@@ -184,10 +186,21 @@ func newRemote(f *framer, cfg *DialConfig, w *welcome) *remote {
 func (r *remote) send(m *msg) error           { return r.link.send(m) }
 func (r *remote) flush(d time.Duration) error { return r.link.flush(d) }
 
-// close is the uplink's, for member.Close.
+// close is the uplink's, for member.Close. It waits, for a while, until the hub
+// has closed its side: then it has taken the goodbye, and does not refuse this
+// rank for still being there if it joins again.
 func (r *remote) close() {
 	r.once.Do(func() {
 		close(r.stop)
+		half, ok := r.link.conn.(interface{ CloseWrite() error })
+		if ok && r.link.flush(closeGrace) == nil && half.CloseWrite() == nil {
+			t := time.NewTimer(closeGrace)
+			defer t.Stop()
+			select {
+			case <-r.eof:
+			case <-t.C:
+			}
+		}
 		r.link.close(closeGrace)
 	})
 	r.wg.Wait()
@@ -198,6 +211,7 @@ func (r *remote) Close() error { return r.member.Close() }
 
 func (r *remote) readLoop() {
 	defer r.wg.Done()
+	defer close(r.eof)
 	for {
 		m, err := r.link.read()
 		if err != nil {
