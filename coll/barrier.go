@@ -2,9 +2,10 @@ package coll
 
 import (
 	"context"
+	"sync/atomic"
 
 	"goshmem/amo"
-	"goshmem/internal/errs"
+	"goshmem/heap"
 	"goshmem/pe"
 	"goshmem/rma"
 )
@@ -16,82 +17,183 @@ const barrierIndex = 7
 // of them issued before, on any context, is complete and visible. A full memory
 // barrier.
 func Barrier(ctx context.Context, t *pe.Team) error {
-	if err := t.PE().Quiet(ctx); err != nil {
-		return wrap("coll: barrier", err)
+	if t == nil {
+		return wrap("coll: barrier", pe.ErrConfig)
 	}
-	return synchronise(ctx, "coll: barrier", t)
+	b, err := barrierOf(t)
+	if err == nil {
+		err = b.run(ctx, t.PE().Quiet(ctx), "barrier")
+	}
+	return wrap("coll: barrier", err)
 }
 
 // Sync returns when every member has called it. Unlike Barrier it completes no
 // operations; what inline stores did before is visible.
-func Sync(ctx context.Context, t *pe.Team) error { return synchronise(ctx, "coll: sync", t) }
+func Sync(ctx context.Context, t *pe.Team) error {
+	if t == nil {
+		return wrap("coll: sync", pe.ErrConfig)
+	}
+	b, err := barrierOf(t)
+	if err == nil {
+		err = b.run(ctx, nil, "sync")
+	}
+	return wrap("coll: sync", err)
+}
 
-// barrier is a team's state.
+// barrier is a team's state: a barrier of control only, in one of two ways.
+// Where every member has a core: dissemination (Hensgen, Finkel and Manber,
+// 1988), in ceil(log2 n) rounds each member notifies the one 2^k further and is
+// notified by the one 2^k before. Where they share cores, each round would cost a
+// turn of the scheduler: members count themselves in one word and the last to
+// arrive releases the others.
 type barrier struct {
+	c       *pe.Context
+	health  *health
+	release *atomic.Uint64 // grows by 1 with each central barrier, by abortUnit when a member aborts
 	central bool
 	epoch   uint64
+	words   []*atomic.Uint64 // of dissemination: what round k waits for
+	awaited *atomic.Uint64
+	cond    func() bool
+	err     error // why it could not be made
 }
 
 type barrierKey struct{}
 
-// synchronise is a barrier of control only, in one of two ways. Where every
-// member has a core: dissemination (Hensgen, Finkel and Manber, 1988), in
-// ceil(log2 n) rounds each member notifies the one 2^k further and is notified
-// by the one 2^k before. Where they share cores, each round would cost a turn of
-// the scheduler: members count themselves in one word and the last to arrive
-// releases the others.
-func synchronise(ctx context.Context, op string, t *pe.Team) error {
-	n := t.Size()
+func barrierOf(t *pe.Team) (*barrier, error) {
+	b := t.Attach(barrierKey{}, func() any { return newBarrier(t) }).(*barrier)
+	return b, b.err
+}
+
+func newBarrier(t *pe.Team) *barrier {
 	c := t.CollContext()
-	if n == 1 {
+	b := &barrier{c: c, health: healthOf(t), central: t.PE().World().Oversubscribed()}
+	b.cond = b.over
+	if b.release, b.err = wordAt(c, c.ReleaseWord().Ref()); b.err != nil {
+		return b
+	}
+	n := c.Size()
+	for d := 1; d < n; d *= 2 {
+		w, err := c.OwnWord((c.Rank()-d+n)%n, barrierIndex)
+		if err != nil {
+			b.err = err
+			return b
+		}
+		b.words = append(b.words, w)
+	}
+	return b
+}
+
+// run is one barrier; bad is what failed here before it. A member that fails
+// tells the others.
+func (b *barrier) run(ctx context.Context, bad error, name string) error {
+	c := b.c
+	if !c.Use() {
+		return &pe.ClosedError{PE: c.PE().Rank()}
+	}
+	defer c.Unuse()
+	if err := b.health.failed(); err != nil {
+		return err
+	}
+	err := bad
+	if err == nil {
+		b.epoch++
+		if b.central {
+			err = b.count(ctx)
+		} else {
+			err = b.disseminate(ctx)
+		}
+	}
+	if b.release.Load() >= abortUnit {
+		return verdictOf(c, b.health)
+	}
+	if err == nil {
 		c.MemoryBarrier()
 		return nil
 	}
-	b := t.Attach(barrierKey{}, func() any { return &barrier{central: t.PE().World().Oversubscribed()} }).(*barrier)
-	if b.central {
-		return wrap(op, b.count(ctx, c, n))
-	}
+	word := encodeReason(c.PE().Rank(), name, err)
+	err = b.health.fail(err, word)
+	b.tell(word)
+	return err
+}
+
+func (b *barrier) disseminate(ctx context.Context) error {
+	n, k := b.c.Size(), 0
 	for d := 1; d < n; d *= 2 {
-		to, from := c.Rank()+d, c.Rank()-d
+		to := b.c.Rank() + d
 		if to >= n {
 			to -= n
 		}
-		if from < 0 {
-			from += n
+		if err := rma.Notify(b.c, barrierIndex, to); err != nil {
+			return err
 		}
-		if err := rma.Notify(c, barrierIndex, to); err != nil {
-			return wrap(op, err)
+		// A source is met in one round only, so its word counts barriers.
+		b.awaited = b.words[k]
+		if err := b.wait(ctx); err != nil {
+			return err
 		}
-		if err := rma.WaitNotify(ctx, c, barrierIndex, from, 1); err != nil {
-			return wrap(op, err)
-		}
+		k++
 	}
 	return nil
 }
 
 // count is the central form. The release word grows by one each barrier; its
 // writer is the last to arrive, whoever that is.
-func (b *barrier) count(ctx context.Context, c *pe.Context, n int) error {
-	b.epoch++
+func (b *barrier) count(ctx context.Context) error {
+	c, n := b.c, b.c.Size()
+	if n == 1 {
+		return nil
+	}
 	arrived, err := amo.FetchAdd(c, c.BarrierWord(), 1, 0)
 	if err != nil {
 		return err
 	}
 	if arrived != b.epoch*uint64(n)-1 {
-		return rma.WaitSignal(ctx, c, c.ReleaseWord(), rma.GE, b.epoch)
+		b.awaited = b.release
+		return b.wait(ctx)
 	}
-	for i := 1; i < n; i++ {
-		to := (c.Rank() + i) % n
-		if err := rma.Signal(c, c.ReleaseWord(), rma.SignalSet, b.epoch, to); err != nil {
+	for i := 1; i <= n; i++ { // itself last
+		if err := rma.Signal(c, c.ReleaseWord(), rma.SignalAdd, 1, (c.Rank()+i)%n); err != nil {
 			return err
 		}
 	}
-	return rma.Signal(c, c.ReleaseWord(), rma.SignalSet, b.epoch, c.Rank())
+	return nil
+}
+
+// wait waits until awaited counts this barrier, or a member aborts.
+func (b *barrier) wait(ctx context.Context) error {
+	if !b.central {
+		for range spins {
+			if b.over() {
+				return nil
+			}
+		}
+	}
+	return b.c.Wait(ctx, false, nil, b.cond)
+}
+
+func (b *barrier) over() bool {
+	return b.awaited.Load() >= b.epoch || b.release.Load() >= abortUnit
+}
+
+// tell raises the abort at every member. A barrier moves no data, so nobody's
+// answer is awaited.
+func (b *barrier) tell(reason uint64) {
+	why, err := b.c.BuiltinWord(whyIndex)
+	if err != nil {
+		return
+	}
+	for i := range b.c.Size() {
+		// To a member that is lost it does not matter.
+		if rma.Signal(b.c, heap.MakeSignal(why), rma.SignalAdd, reason, i) == nil {
+			_ = rma.Signal(b.c, b.c.ReleaseWord(), rma.SignalAdd, abortUnit, i)
+		}
+	}
 }
 
 func wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &errs.OpError{Op: op, PE: -1, Size: -1, Err: err}
+	return &pe.OpError{Op: op, PE: -1, Size: -1, Err: err}
 }

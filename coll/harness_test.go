@@ -1,0 +1,65 @@
+package coll_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"goshmem/coll"
+	"goshmem/pe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lane is a way for operations to reach a peer; every suite runs on each.
+type lane struct {
+	name string
+	cfg  pe.Config
+}
+
+func lanes() []lane {
+	return []lane{
+		{"direct", pe.Config{Path: "direct"}},
+		{"proxy", pe.Config{Path: "proxy"}},
+		{"proxy-ring-1", pe.Config{Path: "proxy", RingCapacity: 1}},
+	}
+}
+
+// world runs fn on every PE of a world of n.
+func world(t testing.TB, l lane, n int, fn func(ctx context.Context, p *pe.PE) error) {
+	t.Helper()
+	if err := tryWorld(t, l, n, fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tryWorld(t testing.TB, l lane, n int, fn func(ctx context.Context, p *pe.PE) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cfg := l.cfg
+	cfg.Size = n
+	if cfg.HeapSize == 0 {
+		cfg.HeapSize = 8 << 20
+	}
+	cfg.Sparse = true
+	return pe.Run(ctx, cfg, func(p *pe.PE) error { return fn(ctx, p) })
+}
+
+// comm runs fn with a Comm of the world team.
+func comm(t testing.TB, l lane, n int, cfg coll.Config, fn func(ctx context.Context, c *coll.Comm) error) {
+	t.Helper()
+	world(t, l, n, func(ctx context.Context, p *pe.PE) error {
+		c, err := coll.New(ctx, p.Team(), cfg)
+		if err != nil {
+			return err
+		}
+		if err := fn(ctx, c); err != nil {
+			return fmt.Errorf("rank %d: %w", p.Rank(), err)
+		}
+		return c.Free(ctx)
+	})
+}
