@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"goshmem/pe"
+)
+
+// Config is one run of one program.
+type Config struct {
+	Name  string
+	PEs   int           // 0: the program's default
+	Path  string        // auto, direct, proxy, …
+	Sizes []int64       // bytes; nil: the program's default
+	Iters int           // operations for each figure; 0: as many as fit into Time
+	Time  time.Duration // for each figure; 0: 300 ms
+	MoE   MoE           // of program moe
+
+	// corrupt spoils received data before it is checked: tests see by it that
+	// the check looks.
+	corrupt func([]byte)
+}
+
+const (
+	defaultTime = 300 * time.Millisecond
+	maxSize     = 1 << 40
+	maxPEs      = 1 << 16
+)
+
+// complete checks the configuration and fills in the program's defaults.
+func (c *Config) complete() (program, error) {
+	prog, err := find(c.Name)
+	if err != nil {
+		return prog, err
+	}
+	bad := func(format string, args ...any) (program, error) {
+		return prog, fmt.Errorf("bench: %s: "+format+": %w", append(append([]any{c.Name}, args...), pe.ErrConfig)...)
+	}
+	if c.PEs < 0 || c.PEs > maxPEs {
+		return bad("%d PEs: want 1 to %d", c.PEs, maxPEs)
+	}
+	if c.PEs != 0 && prog.solo && prog.pes == 0 {
+		return bad("it has no -n")
+	}
+	if c.PEs == 0 {
+		c.PEs = prog.pes
+	}
+	if c.PEs != 0 && c.PEs < prog.least {
+		return bad("%d PEs: want %d or more", c.PEs, prog.least)
+	}
+	if c.Sizes != nil && prog.sizes == nil {
+		return bad("it has no -sizes")
+	}
+	if c.Sizes == nil {
+		c.Sizes = prog.sizes
+	}
+	for _, s := range c.Sizes {
+		if s < prog.smallest || s > maxSize || prog.only != nil && !slices.Contains(prog.only, s) {
+			return bad("a size of %d B is not possible", s)
+		}
+	}
+	if c.Iters < 0 || c.Time < 0 {
+		return bad("a negative number of iterations, or time")
+	}
+	if c.Time == 0 {
+		c.Time = defaultTime
+		if prog.time != 0 {
+			c.Time = prog.time
+		}
+	}
+	if c.Path != "" && !slices.Contains(paths(), c.Path) {
+		return bad("path %q: want one of %v", c.Path, paths())
+	}
+	if prog.check != nil {
+		if err := prog.check(c); err != nil {
+			return prog, err
+		}
+	}
+	return prog, nil
+}
+
+func paths() []string { return []string{"auto", "direct", "proxy", "tcp", "rdma", "ce", "staged"} }
+
+// largest is the greatest size, at least a cache line.
+func (c *Config) largest() int64 {
+	most := int64(64)
+	for _, s := range c.Sizes {
+		most = max(most, s)
+	}
+	return most
+}
+
+// World is how the world of the program is made: its size and the messages'
+// decide the heap's.
+func (c Config) World() (pe.Config, error) {
+	prog, err := c.complete()
+	if err != nil {
+		return pe.Config{}, err
+	}
+	room := c.largest() + 4<<20
+	if prog.heap != nil {
+		extra, err := prog.heap(&c)
+		if err != nil {
+			return pe.Config{}, err
+		}
+		room += extra
+	}
+	return pe.Config{Path: c.Path, HeapSize: room}, nil
+}

@@ -1,0 +1,88 @@
+package launch
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"goshmem/internal/bootstrap"
+	"goshmem/internal/errs"
+)
+
+// DefaultGrace is how long PEs may go on after one failed.
+const DefaultGrace = 5 * time.Second
+
+// Exit statuses that are the launcher's own.
+const (
+	StatusFailed        = 1
+	StatusTimeout       = 124
+	StatusNotExecutable = 126
+	StatusNotFound      = 127
+	statusSignal        = 128 // and the signal's number
+)
+
+// Bind says where a PE's process may run.
+type Bind string
+
+// Bindings.
+const (
+	BindNone Bind = "none" // wherever the launcher may
+	BindCore Bind = "core" // on one core each, in turn
+)
+
+// Config describes a job.
+type Config struct {
+	N       int
+	Program string // a path, or a name that is looked up in PATH
+	Args    []string
+	Env     []string // K=V, added to the launcher's own environment
+
+	Prefix  bool          // put "[rank] " before each line of output
+	Timeout time.Duration // ends the job; 0: never
+	Grace   time.Duration // for the others to end by themselves after a failure
+	Bind    Bind
+	Verbose bool // tell of joins, goodbyes and ends too
+
+	Stdin          *os.File  // rank 0's input; nil: none
+	Stdout, Stderr io.Writer // nil: dropped
+}
+
+// check refuses what cannot be started.
+func (c *Config) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("launch: "+format+": %w", append(args, errs.ErrConfig)...)
+	}
+	switch {
+	case c.N < 1 || c.N > bootstrap.MaxSize:
+		return bad("%d PEs are not in 1..%d", c.N, bootstrap.MaxSize)
+	case c.Program == "":
+		return bad("no program")
+	case c.Timeout < 0:
+		return bad("timeout %v", c.Timeout)
+	case c.Grace < 0:
+		return bad("grace %v", c.Grace)
+	case c.Bind != BindNone && c.Bind != BindCore:
+		return bad("binding %q is neither %q nor %q", c.Bind, BindNone, BindCore)
+	}
+	for _, kv := range c.Env {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || name == "" || strings.ContainsRune(kv, 0) {
+			return bad("environment %q is not of the form NAME=VALUE", kv)
+		}
+		if slices.Contains(launchNames(), name) {
+			return bad("environment %s: the launcher sets it", name)
+		}
+	}
+	return nil
+}
+
+// launchNames are the variables that say which PE a process is.
+func launchNames() []string {
+	return []string{
+		bootstrap.EnvRank, bootstrap.EnvSize, bootstrap.EnvLocalRank, bootstrap.EnvLocalSize,
+		bootstrap.EnvRendezvous, bootstrap.EnvSecret, bootstrap.EnvSecretFile, bootstrap.EnvHub,
+	}
+}

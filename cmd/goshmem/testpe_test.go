@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"goshmem/internal/spin"
+	"goshmem/pe"
+	"goshmem/rma"
+)
+
+// lostStatus is the exit status of a test PE that was told of another's loss.
+const lostStatus = 7
+
+// testPE is the program that the tests run. Its first argument is what to do.
+func testPE(args []string) int {
+	rank := os.Getenv("GOSHMEM_RANK")
+	ctx := context.Background()
+	do := map[string]func() error{
+		"env": func() error {
+			env := slices.Sorted(slices.Values(os.Environ()))
+			for _, kv := range env {
+				fmt.Println(kv)
+			}
+			return nil
+		},
+		// lines prints args[1] lines that grow, to both streams, in pieces.
+		"lines": func() error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return err
+			}
+			for i := range n {
+				for _, f := range []*os.File{os.Stdout, os.Stderr} {
+					fmt.Fprintf(f, "%s:%d:", rank, i)
+					fmt.Fprintf(f, "%s\n", strings.Repeat("x", i))
+				}
+			}
+			return nil
+		},
+		"cat": func() error {
+			_, err := io.Copy(os.Stdout, os.Stdin)
+			fmt.Printf("end of input of pe %s\n", rank)
+			return err
+		},
+		"cpus": func() error {
+			cpus, err := spin.CPUs()
+			fmt.Println(rank, cpus)
+			return err
+		},
+		// sleep is a program that joins no world.
+		"sleep": func() error {
+			ready()
+			return forever()
+		},
+		"stubborn": func() error {
+			signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			if len(args) > 1 { // a file that tells so
+				if err := os.WriteFile(args[1]+rank, nil, 0o600); err != nil {
+					return err
+				}
+			}
+			ready()
+			return forever()
+		},
+		"polite": func() error {
+			c := make(chan os.Signal, 8)
+			signal.Notify(c)
+			ready()
+			fmt.Println("got", <-c)
+			return nil
+		},
+		// escape starts a process that leaves the PE's group but holds its output.
+		"escape": func() error {
+			cmd := exec.Command(peName, "sleep")
+			cmd.Stdout = os.Stdout
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			return cmd.Start()
+		},
+		// wait joins and waits for what never comes.
+		"wait": func() error { return pe.Run(ctx, pe.Config{}, waitForever) },
+		// fail is wait, but for PE args[1], whose body fails.
+		"fail": func() error {
+			return pe.Run(ctx, pe.Config{}, func(p *pe.PE) error {
+				if err := meet(p); err != nil {
+					return err
+				}
+				if rank == args[1] {
+					return errors.New("the body failed")
+				}
+				return waitForever(p)
+			})
+		},
+		// desert is wait, but for PE args[1], which ends as if all were well.
+		"desert": func() error {
+			return pe.Run(ctx, pe.Config{}, func(p *pe.PE) error {
+				if err := meet(p); err != nil {
+					return err
+				}
+				if rank == args[1] {
+					os.Exit(0)
+				}
+				return waitForever(p)
+			})
+		},
+		// skip is wait, but for PE args[1], which does not join.
+		"skip": func() error {
+			if rank == args[1] {
+				ready()
+				return nil
+			}
+			return pe.Run(ctx, pe.Config{}, waitForever)
+		},
+		// absent is skip, but PE args[1] stays around.
+		"absent": func() error {
+			if rank == args[1] {
+				return forever()
+			}
+			return pe.Run(ctx, pe.Config{}, waitForever)
+		},
+		"worlds": func() error {
+			n, err := strconv.Atoi(args[1])
+			for i := 0; i < n && err == nil; i++ {
+				err = pe.Run(ctx, pe.Config{}, func(p *pe.PE) error {
+					fmt.Printf("world %d: pe %d of %d\n", i, p.Rank(), p.Size())
+					return meet(p)
+				})
+			}
+			return err
+		},
+	}[args[0]]
+	err := do()
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, pe.ErrPeerLost):
+		fmt.Println("lost:", err)
+		return lostStatus
+	}
+	fmt.Println("error:", err)
+	return 1
+}
+
+// ready says which process is which PE.
+func ready() { fmt.Printf("ready %s %d\n", os.Getenv("GOSHMEM_RANK"), os.Getpid()) }
+
+func forever() error {
+	time.Sleep(10 * time.Minute)
+	return errors.New("nobody ended it")
+}
+
+// meet is a barrier.
+func meet(p *pe.PE) error {
+	_, err := p.Team().Gather(context.Background(), "meet", nil)
+	return err
+}
+
+func waitForever(p *pe.PE) error {
+	ctx := context.Background()
+	sigs, err := p.AllocSignals(ctx, 1)
+	if err != nil {
+		return err
+	}
+	ready()
+	return rma.WaitSignal(ctx, p.Context(), sigs.At(0), rma.GT, 0)
+}
