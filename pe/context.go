@@ -27,9 +27,8 @@ type Context struct {
 	group  channel.Group
 	parent *Context // whose lanes these are; nil: own
 
-	mu       sync.Mutex
-	expect   []uint64 // consumed so far of the built-in words, [source*indices+index]
-	consumed uint64
+	mu     sync.Mutex
+	expect []uint64 // consumed so far of the built-in words, [source*indices+index]
 
 	_     [128]byte
 	using atomic.Int64 // accesses to own words in progress

@@ -83,9 +83,6 @@ func (w *World) peer(from, to int) (PeerInfo, bool) {
 // Nodes is the number of nodes that the world's PEs are on.
 func (w *World) Nodes() int { return w.nodes }
 
-// Options gives the options in force as name, value pairs in the table's order.
-func (w *World) options() options.Values { return w.vals }
-
 // Transports describes the transports in use.
 func (w *World) Transports() []channel.Description {
 	all := []channel.Description{w.host.Describe()}

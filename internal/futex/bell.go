@@ -120,12 +120,18 @@ func (s *Sleeper) Sleep(ctx context.Context, nap time.Duration, recheck func() b
 // leaves: one of them leads next.
 func (s *Sleeper) lead(ctx context.Context, seen uint32, nap time.Duration) {
 	stop := func() bool { return true }
+	rung := make(chan struct{})
 	if ctx.Done() != nil {
-		stop = context.AfterFunc(ctx, s.bell.Ring)
+		stop = context.AfterFunc(ctx, func() {
+			defer close(rung)
+			s.bell.Ring()
+		})
 	}
 	// An error of the system call ends the nap: the caller's loop checks on.
 	_, _ = Wait(s.bell.raw, seen, nap)
-	stop()
+	if !stop() {
+		<-rung // nothing of this sleep touches the bell when it is over
+	}
 	s.mu.Lock()
 	s.leader = false
 	s.wakeLocked()
