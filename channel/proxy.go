@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,13 @@ type Proxy struct {
 	wake chan struct{}
 	done chan struct{}
 }
+
+// States of the role.
+const (
+	roleFree uint32 = iota
+	roleHeld
+	roleOver // the proxy is closed
+)
 
 // maxBatch is the most requests posted, or completions taken, in one call.
 const maxBatch = 32
@@ -156,22 +164,22 @@ func (p *Proxy) Begin() { p.waiters.Add(1) }
 
 // End is the other half of Begin.
 func (p *Proxy) End() {
-	if p.waiters.Add(-1) == 0 && p.busy() {
+	if p.waiters.Add(-1) == 0 && p.Busy() {
 		p.kick()
 	}
 }
 
-// busy reports whether a turn could find something to do.
-func (p *Proxy) busy() bool { return p.work.Load() != 0 || !p.ring.Empty() }
+// Busy reports whether a turn could find something to do.
+func (p *Proxy) Busy() bool { return p.work.Load() != 0 || !p.ring.Empty() }
 
 // TryPoll takes the role if it is free and there may be work, does one turn, and
 // reports whether anything moved. It never blocks.
 func (p *Proxy) TryPoll() bool {
-	if !p.busy() || !p.role.CompareAndSwap(0, 1) {
+	if !p.Busy() || !p.role.CompareAndSwap(roleFree, roleHeld) {
 		return false
 	}
 	moved := p.turn()
-	p.role.Store(0)
+	p.role.Store(roleFree)
 	return moved
 }
 
@@ -359,11 +367,11 @@ func (p *Proxy) background() {
 		// Announce, look again, park: a producer claims first and looks at
 		// parked afterwards, so one of the two sees the other.
 		p.parked.Store(1)
-		if mine := p.waiters.Load() == 0 && p.busy(); !mine {
+		if mine := p.waiters.Load() == 0 && p.Busy(); !mine {
 			<-p.wake
 			lad.Reset()
 			naps = 0
-		} else if !p.ring.Empty() && p.role.Load() == 0 {
+		} else if !p.ring.Empty() && p.role.Load() == roleFree {
 			lad.Reset()
 		} else {
 			// Work that waits for somebody else: look at it now and then.
@@ -424,6 +432,11 @@ func (p *Proxy) Close(ctx context.Context) error {
 	default:
 	}
 	<-p.done
+	// Nobody polls any more: a waiter that still does would touch memory that
+	// goes after this.
+	for !p.role.CompareAndSwap(roleFree, roleOver) {
+		runtime.Gosched()
+	}
 	var first error
 	for _, t := range *p.transports.Load() {
 		if err := t.Close(ctx); err != nil && first == nil {

@@ -115,14 +115,6 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 	return l, nil
 }
 
-// LaneID is the process-unique number that the context's tickets carry.
-func (c *Context) LaneID() uint32 {
-	if c.parent != nil {
-		return c.parent.id
-	}
-	return c.id
-}
-
 // PE is whose context it is.
 func (c *Context) PE() *PE { return c.pe }
 
@@ -154,6 +146,10 @@ func (c *Context) InlineMax() int { return int(c.pe.world.vals.InlineMax) }
 // put. from are the PEs of the team that it depends on; nil: all. The error is
 // the bare cause; see counters.Waiter.
 func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func() bool) error {
+	if !c.Use() { // a sleeper uses words of this PE's header
+		return &errs.ClosedError{PE: c.pe.rank}
+	}
+	defer c.Unuse()
 	return c.pe.waiter.Until(ctx, polled, cond, func() error {
 		if from == nil {
 			return c.pe.hopeless(c.team, nil)
@@ -168,10 +164,20 @@ func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func()
 
 // WaitOn is Wait for a word that one PE of the team changes.
 func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
+	if !c.Use() {
+		return &errs.ClosedError{PE: c.pe.rank}
+	}
+	defer c.Unuse()
 	return c.pe.waiter.Until(ctx, false, cond, func() error {
 		return c.pe.hopeless(c.team, c.team.members[pe:pe+1])
 	})
 }
+
+// SpinTurns is how many turns a wait spins before it yields.
+func (c *Context) SpinTurns() int { return c.pe.waiter.Policy.Turns }
+
+// Busy reports whether the proxy may have work that a waiter should drive.
+func (c *Context) Busy() bool { return c.pe.world.proxy.Busy() }
 
 // Progress drives the proxy one step; it never blocks.
 func (c *Context) Progress() bool { return c.pe.world.proxy.TryPoll() }

@@ -98,7 +98,7 @@ func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64)
 	*e += n
 	want := *e
 	c.Unlock()
-	if w.Load() >= want {
+	if w.Load() >= want || spinWord(c, w, GE, want) {
 		return nil
 	}
 	if err := c.WaitOn(ctx, source, func() bool { return w.Load() >= want }); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
+	"goshmem/internal/spin"
 	"goshmem/pe"
 )
 
@@ -69,10 +70,29 @@ func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v 
 	if err != nil {
 		return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
 	}
+	if spinWord(c, w, cmp, v) {
+		return nil
+	}
 	if err := c.Wait(ctx, false, from, func() bool { return holds(w.Load(), cmp, v) }); err != nil {
 		return waitErr(c, "rma: wait signal", sig.Ref(), from, timeout(err, "signal", from, v, w.Load()))
 	}
 	return nil
+}
+
+// spinWord is the first turns of a wait, with nothing in the loop but the word:
+// what is looked at between two looks at it is latency. It gives up at once when
+// the proxy has work, which the wait proper drives.
+func spinWord(c *pe.Context, w *atomic.Uint64, cmp Cmp, v uint64) bool {
+	for i := range uint32(c.SpinTurns()) {
+		if holds(w.Load(), cmp, v) {
+			return true
+		}
+		if c.Busy() {
+			return false
+		}
+		spin.Turn(i)
+	}
+	return holds(w.Load(), cmp, v)
 }
 
 // ReadSignal is the value of a signal of this PE.
