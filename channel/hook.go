@@ -60,8 +60,11 @@ func (h *Hook) Remove() {
 	p.hooks.Store(&hs)
 	p.mu.Unlock()
 	// A turn that began before still has the old list: let it end.
-	for !p.role.CompareAndSwap(0, 1) {
+	for !p.role.CompareAndSwap(roleFree, roleHeld) {
+		if p.role.Load() == roleOver {
+			return
+		}
 		runtime.Gosched()
 	}
-	p.role.Store(0)
+	p.role.Store(roleFree)
 }

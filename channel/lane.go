@@ -293,6 +293,10 @@ func (t Ticket) PE() int {
 // Seq is the operation's number; 0 for one that completed at once.
 func (t Ticket) Seq() uint64 { return t.pos }
 
+// Of reports whether the operation is one of the context that g counts for; so
+// is the zero Ticket, of every context.
+func (t Ticket) Of(g *Group) bool { return t.lane == nil || t.lane.cfg.Group == g }
+
 // Ctx is the number of the context; 0 for the zero Ticket.
 func (t Ticket) Ctx() uint32 {
 	if t.lane == nil {

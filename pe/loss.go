@@ -119,6 +119,10 @@ func (p *PE) AckLost(pe int) error {
 	if p.world.lossOf(pe) == nil {
 		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrConfig}
 	}
+	if !p.context.Use() { // who sleeps is told through this PE's memory
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: &errs.ClosedError{PE: p.rank}}
+	}
+	defer p.context.Unuse()
 	p.acked.Lock()
 	p.ackedSet[pe] = true
 	p.acked.Unlock()

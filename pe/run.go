@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,13 +47,17 @@ func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { w.fail(&cancelled{context.Cause(ctx)}) })
-	defer stop()
+	stop := w.endWith(ctx)
+	var first firstError
 	var g errgroup.Group
 	for _, p := range w.locals() {
-		g.Go(func() error { return p.body(ctx, fn) })
+		g.Go(func() error { return p.body(ctx, fn, &first) })
 	}
 	err = g.Wait()
+	if first.err != nil {
+		err = first.err
+	}
+	stop()
 	// Memory stays mapped until every body has ended: all leave together.
 	for _, p := range w.locals() {
 		p.once.Do(func() { p.end = p.finish(context.WithoutCancel(ctx)) })
@@ -68,18 +73,42 @@ func runJoined(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { p.world.fail(&cancelled{context.Cause(ctx)}) })
-	defer stop()
-	if err := fn(p); err != nil {
+	stop := p.world.endWith(ctx)
+	err = fn(p)
+	stop()
+	if err != nil {
 		p.abandon(ctx)
 		return err
 	}
 	return p.Close(context.WithoutCancel(ctx))
 }
 
+// endWith ends the world when ctx ends. What it returns is called once, before
+// the world's memory goes, and waits for an end that has begun.
+func (w *World) endWith(ctx context.Context) (stop func()) {
+	over := make(chan struct{})
+	off := context.AfterFunc(ctx, func() {
+		defer close(over)
+		w.fail(&cancelled{context.Cause(ctx)})
+	})
+	return func() {
+		if !off() {
+			<-over
+		}
+	}
+}
+
+// firstError is the error of the PE that failed before the others did, perhaps
+// because it failed.
+type firstError struct {
+	once sync.Once
+	err  error
+}
+
 // body runs one PE and says goodbye, or that it failed.
-func (p *PE) body(ctx context.Context, fn func(p *PE) error) (err error) {
+func (p *PE) body(ctx context.Context, fn func(p *PE) error, first *firstError) error {
 	if err := fn(p); err != nil {
+		first.once.Do(func() { first.err = err })
 		// To the others it is as a process that died: nothing of it will come.
 		p.world.markLost(p.rank, &errs.PeerLostError{PE: p.rank, Cause: "its function returned: " + err.Error()})
 		_ = p.member.Close() // its exchanges end too

@@ -317,6 +317,10 @@ func (c *Context) shut(err error) {
 
 // drain waits until nothing of the context is queued, in flight or in progress.
 func (c *Context) drain(ctx context.Context) error {
+	if !c.Use() {
+		return &errs.ClosedError{PE: c.pe.rank}
+	}
+	defer c.Unuse()
 	return c.pe.waiter.Until(ctx, true, func() bool {
 		if c.group.Pending() != 0 {
 			return false

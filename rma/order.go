@@ -88,7 +88,7 @@ func Test(c *pe.Context, t Ticket) (bool, error) {
 }
 
 func owns(c *pe.Context, t Ticket) error {
-	if id := t.Ctx(); id != 0 && id != c.LaneID() {
+	if !t.Of(c.Group()) {
 		return errs.ErrBadRef
 	}
 	return nil
