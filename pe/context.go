@@ -251,6 +251,13 @@ func (c *Context) OwnWord(source, index int) (*atomic.Uint64, error) {
 // Lock.
 func (c *Context) Expected(source, index int) *uint64 { return &c.expect[source*indices+index] }
 
+// Acknowledged reports whether a PE of the team is lost and its loss was
+// acknowledged: a wait for all does not wait for it.
+func (c *Context) Acknowledged(pe int) bool {
+	world := c.team.members[pe]
+	return c.pe.world.lossOf(world) != nil && c.pe.hasAcked(world)
+}
+
 // Lock guards Expected: two consuming waits of one context take turns.
 func (c *Context) Lock() { c.mu.Lock() }
 
