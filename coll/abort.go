@@ -176,7 +176,9 @@ func verdictOf(c *pe.Context, h *health) error {
 			continue
 		}
 		if v := w.Load(); v != 0 {
-			return h.fail(decodeReason(v), v)
+			err := decodeReason(v)
+			c.PE().NoteLoss(err)
+			return h.fail(err, v)
 		}
 	}
 	return h.fail(&AbortError{PE: -1, Call: "collective", Err: pe.ErrClosed}, 0) // cannot be: the reason comes first

@@ -23,7 +23,7 @@ type setup struct {
 	fabric  fabric.Config
 	cfg     coll.Config
 	calls   int
-	slow    bool // one PE is slow
+	world   pe.Config // how operations of one node travel
 }
 
 func (s setup) size() (n int) {
@@ -34,8 +34,8 @@ func (s setup) size() (n int) {
 }
 
 func (s setup) String() string {
-	return fmt.Sprintf("seed %d: nodes %v, shuffled %v, %v, W %d, T %d, slots of %d B, straight from %d B, %d calls, slow %v, fabric %+v",
-		s.seed, s.nodes, s.shuffle, s.cfg.Algo, s.cfg.RelayBanks, s.cfg.RelaySlots, s.cfg.RelayBytes, s.cfg.Straight, s.calls, s.slow, s.fabric)
+	return fmt.Sprintf("seed %d: nodes %v, shuffled %v, %v, W %d, T %d, slots of %d B, straight from %d B, %d calls, path %q, ring %d, inline %d, fabric %+v",
+		s.seed, s.nodes, s.shuffle, s.cfg.Algo, s.cfg.RelayBanks, s.cfg.RelaySlots, s.cfg.RelayBytes, s.cfg.Straight, s.calls, s.world.Path, s.world.RingCapacity, s.world.InlineMax, s.fabric)
 }
 
 // randomSetup draws a setup from a seed.
@@ -62,9 +62,12 @@ func randomSetup(seed uint64) setup {
 	}
 	s.fabric = fabric.Random(seed)
 	if rng.IntN(2) == 0 {
-		s.slow = true
 		s.fabric.Slow = map[int]int{rng.IntN(s.size()): 30}
 	}
+	if rng.IntN(3) == 0 {
+		s.world.Path, s.world.RingCapacity = "proxy", []int{0, 1, 2}[rng.IntN(3)]
+	}
+	s.world.InlineMax = []int64{0, 0, 1, 100}[rng.IntN(4)]
 	return s
 }
 
@@ -79,10 +82,9 @@ func (s setup) run(t testing.TB, fn func(ctx context.Context, c *coll.Comm) erro
 	defer cancel()
 	// Nodes of a world are alike: of the smaller ones some PEs are no members.
 	most := slices.Max(s.nodes)
-	cfg := pe.Config{
-		Size: most * len(s.nodes), Nodes: len(s.nodes), HeapSize: 16 << 20, Sparse: true, Remote: f.Factory(),
-		Contexts: 4,
-	}
+	cfg := s.world
+	cfg.Size, cfg.Nodes, cfg.Remote = most*len(s.nodes), len(s.nodes), f.Factory()
+	cfg.HeapSize, cfg.Sparse, cfg.Contexts = 16<<20, true, 4
 	return f, pe.Run(ctx, cfg, func(p *pe.PE) error {
 		colour, key := 0, p.Rank()
 		if p.Rank()%most >= s.nodes[p.Rank()/most] {

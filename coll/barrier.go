@@ -61,13 +61,14 @@ type barrier struct {
 type barrierKey struct{}
 
 func barrierOf(t *pe.Team) (*barrier, error) {
-	b := t.Attach(barrierKey{}, func() any { return newBarrier(t) }).(*barrier)
+	h := healthOf(t) // Attach does not nest
+	b := t.Attach(barrierKey{}, func() any { return newBarrier(t, h) }).(*barrier)
 	return b, b.err
 }
 
-func newBarrier(t *pe.Team) *barrier {
+func newBarrier(t *pe.Team, h *health) *barrier {
 	c := t.CollContext()
-	b := &barrier{c: c, health: healthOf(t), central: t.PE().World().Oversubscribed()}
+	b := &barrier{c: c, health: h, central: t.PE().World().Oversubscribed()}
 	b.cond = b.over
 	if b.release, b.err = wordAt(c, c.ReleaseWord().Ref()); b.err != nil {
 		return b
@@ -169,7 +170,7 @@ func (b *barrier) wait(ctx context.Context) error {
 			}
 		}
 	}
-	return b.c.Wait(ctx, false, nil, b.cond)
+	return b.c.WaitMembers(ctx, b.cond)
 }
 
 func (b *barrier) over() bool {

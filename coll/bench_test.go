@@ -122,4 +122,3 @@ func BenchmarkAllToAll(b *testing.B) {
 		return coll.AllToAll(ctx, c, dst[:2*n], src[:2*n])
 	}, 1<<10, 64<<10, 1<<20)
 }
-

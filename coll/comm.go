@@ -57,8 +57,9 @@ type Comm struct {
 	in      bool   // state says so
 	end     abandonment
 
-	core   core
-	vector vector
+	core     core
+	messages messages
+	vector   vector
 }
 
 // New makes a Comm. Collective over the team. All symmetric memory that its
@@ -186,12 +187,12 @@ func (c *Comm) Free(ctx context.Context) error {
 	if c.freed.Swap(true) {
 		return wrap(op, pe.ErrBadRef)
 	}
-	if err := c.ctx.Wait(ctx, true, []int{}, func() bool { return c.line.Load() == 0 && c.idleMessages() }); err != nil {
+	if err := c.ctx.Wait(ctx, true, []int{}, func() bool { return c.line.Load() == 0 && c.messages.idleNow() }); err != nil {
 		c.freed.Store(false) // may be tried again
 		return wrap(op, err)
 	}
 	c.hook.Remove()
-	c.detachMessages()
+	c.messages.hook.Remove()
 	err := c.team.FreeMem(ctx, c.work)
 	if e := c.team.FreeMem(ctx, c.zeroed); err == nil {
 		err = e

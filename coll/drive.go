@@ -189,7 +189,12 @@ func (c *Comm) step() bool {
 		return true
 	}
 	c.moved, c.budget = false, stepBudget
-	c.done, c.err = c.cur.step(c)
+	if c.core.owed > 0 {
+		c.err = c.payBack()
+	}
+	if c.err == nil {
+		c.done, c.err = c.cur.step(c)
+	}
 	if c.moved || c.done || c.err != nil {
 		c.idle = 0
 		return c.done || c.err != nil

@@ -37,6 +37,7 @@ type core struct {
 	piece   int    // most payload of a message
 	sig     signature
 	tickets []rma.Ticket // operations on callers' buffers, oldest first
+	owed    int          // links that owe slots
 	trees   []*tree      // by root and shape
 
 	// The blocking calls' machines.
@@ -64,10 +65,12 @@ type link struct {
 	slots    heap.Ref
 	data     heap.Signal
 	stage    []byte
+	tickets  []rma.Ticket // of the last message in each slot
 
 	// From it.
 	got      uint64
 	returned uint64
+	owes     bool // slots are due, and the lane had no room
 	arrived  *atomic.Uint64
 	mem      []byte
 	back     heap.Signal
@@ -119,6 +122,7 @@ func (c *Comm) attachCore(r region) (err error) {
 		l.slots = r.ref.Add(uint64(int64(row(c.rank, q)) * queue))
 		l.mem = r.mem[int64(row(q, c.rank))*queue:][:queue]
 		l.stage = make([]byte, c.cfg.Slots*(headerBytes+inlineBytes))
+		l.tickets = make([]rma.Ticket, c.cfg.Slots)
 	}
 	k.flow.make(c.n)
 	k.collect.make(c.n)
@@ -231,6 +235,11 @@ func (c *Comm) send(l *link, owner any, flags, arg uint64, payload []byte, to *h
 	}
 	k := &c.core
 	at := l.sent % k.slots
+	if t := &l.tickets[at]; !t.Done() {
+		return false, nil // it arrived, but its source may still be sent again
+	} else if err := t.Err(); err != nil {
+		return false, err
+	}
 	slot := l.slots.Add(at * uint64(k.stride))
 	stage := l.stage[int(at)*(headerBytes+inlineBytes):][:headerBytes+inlineBytes]
 	n := headerBytes
@@ -254,7 +263,7 @@ func (c *Comm) send(l *link, owner any, flags, arg uint64, payload []byte, to *h
 	if err != nil {
 		return false, blocked(err)
 	}
-	c.track(t)
+	l.tickets[at] = t
 	l.half = nil
 	l.sent++
 	c.moved = true
@@ -304,7 +313,7 @@ func blocked(err error) error {
 }
 
 // flush reports whether everything that this PE sent is complete, so that
-// sources are reusable, and gives back the slots that are due.
+// sources are reusable, and the slots that are due are given back.
 func (c *Comm) flush() (bool, error) {
 	k := &c.core
 	if err := c.reap(); err != nil {
@@ -313,17 +322,7 @@ func (c *Comm) flush() (bool, error) {
 	if len(k.tickets) > 0 {
 		return false, nil
 	}
-	for i := range k.links {
-		if l := &k.links[i]; l.got-l.returned >= k.enough {
-			if err := c.giveBack(l); err != nil {
-				return false, err
-			}
-			if l.got-l.returned >= k.enough {
-				return false, nil
-			}
-		}
-	}
-	return true, nil
+	return k.owed == 0, nil
 }
 
 // front is the oldest unread message; there is one.
@@ -365,17 +364,38 @@ func (c *Comm) pop(l *link) error {
 	l.got++
 	c.moved = true
 	c.budget--
-	if l.got-l.returned < c.core.enough {
+	if l.got-l.returned < c.core.enough || l.owes {
 		return nil
 	}
 	return c.giveBack(l)
 }
 
 func (c *Comm) giveBack(l *link) error {
-	if err := rma.TrySignal(c.ctx, l.back, rma.SignalAdd, l.got-l.returned, l.pe); err != nil {
-		return blocked(err)
+	err := rma.TrySignal(c.ctx, l.back, rma.SignalAdd, l.got-l.returned, l.pe)
+	if err == nil {
+		l.returned = l.got
 	}
-	l.returned = l.got
+	if owes := err != nil; owes != l.owes {
+		l.owes = owes
+		if owes {
+			c.core.owed++
+		} else {
+			c.core.owed--
+		}
+	}
+	return blocked(err)
+}
+
+// payBack tries again to give back what could not be given back when it was due:
+// its sender may wait for just that.
+func (c *Comm) payBack() error {
+	for i := range c.core.links {
+		if l := &c.core.links[i]; l.owes {
+			if err := c.giveBack(l); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -55,6 +55,7 @@ type family struct {
 func families() []family {
 	return []family{
 		{coreNeed, (*Comm).attachCore},
+		{mailNeed, (*Comm).attachMail},
 		{vectorNeed, (*Comm).attachVector},
 	}
 }

@@ -11,9 +11,11 @@ import (
 // Pending is a started collective. It goes on whenever anything of the process
 // polls, independent of its caller; buffers belong to it until it is complete.
 type Pending struct {
-	c    *Comm
-	err  error
-	done atomic.Bool
+	c      *Comm
+	step   func() bool // goes on with it; nil: the call in flight
+	err    error
+	status Status
+	done   atomic.Bool
 }
 
 // finish ends it, once.
@@ -60,7 +62,19 @@ func (p *Pending) Test() (bool, error) {
 // poll steps the collective if nobody else does.
 func (p *Pending) poll() bool {
 	if !p.done.Load() {
-		p.c.tryDrive()
+		if p.step != nil {
+			p.step()
+		} else {
+			p.c.tryDrive()
+		}
 	}
 	return p.done.Load()
+}
+
+// Status is what a started receive got, once it is complete.
+func (p *Pending) Status() Status {
+	if p == nil || !p.done.Load() {
+		return Status{}
+	}
+	return p.status
 }

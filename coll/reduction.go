@@ -65,9 +65,6 @@ func (r *reduction) begin(c *Comm) {
 		r.ag[i].open = !c.large(len(r.ag[i].buf))
 		r.in[i].told = !c.large(len(r.in[i].buf))
 	}
-	if r.identity {
-		reduce.Identity(r.how.op, r.how.typ, r.dst)
-	}
 	if r.into == nil || r.first == r.end {
 		r.folded = true
 		return
@@ -110,7 +107,11 @@ func (r *reduction) step(c *Comm) (bool, error) {
 		}
 		left = left || !r.folded
 		if !left {
-			return c.flush()
+			done, err := c.flush()
+			if done && r.identity { // the source is away
+				reduce.Identity(r.how.op, r.how.typ, r.dst)
+			}
+			return done, err
 		}
 		if c.budget == before || c.budget <= 0 {
 			return false, nil

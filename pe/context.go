@@ -173,6 +173,21 @@ func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
 	})
 }
 
+// WaitMembers is Wait in a collective call, which needs every member of the team:
+// the loss of one ends it, acknowledged or not.
+func (c *Context) WaitMembers(ctx context.Context, cond func() bool) error {
+	if !c.Use() {
+		return &errs.ClosedError{PE: c.pe.rank}
+	}
+	defer c.Unuse()
+	return c.pe.waiter.Until(ctx, false, cond, func() error {
+		if err := c.pe.hopeless(c.team, nil); err != nil {
+			return err
+		}
+		return c.pe.world.firstLost(c.team.members, func(int) bool { return false })
+	})
+}
+
 // SpinTurns is how many turns a wait spins before it yields.
 func (c *Context) SpinTurns() int { return c.pe.waiter.Policy.Turns }
 

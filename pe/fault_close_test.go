@@ -483,15 +483,14 @@ func afterClose(ctx context.Context, p *pe.PE, box heap.Ref, sigs heap.Signals) 
 			return fmt.Errorf("%s after close: %w", what, err)
 		}
 	}
-	// These neither fail nor touch anything.
-	p.Heap()
-	p.Lost()
-	c.Progress()
 	for _, lost := range p.Lost() {
-		if err := p.AckLost(lost); err != nil {
-			return err
+		if err := p.AckLost(lost); !errors.Is(err, pe.ErrClosed) {
+			return fmt.Errorf("ack lost after close: %w", err)
 		}
 	}
+	// These do not fail, and touch nothing.
+	p.Heap()
+	c.Progress()
 	return p.Close(ctx)
 }
 

@@ -24,6 +24,13 @@ func faultRoles() map[string]faultlab.Role {
 		"early":    earlyRole,
 
 		"second world": secondWorldRole,
+		"rejoin":       rejoinRole,
+		"crowd":        crowdRole,
+		"idle":         idleRole,
+		"busy":         busyRole,
+		"burn":         burnRole,
+		"descheduled":  descheduledRole,
+		"short stop":   shortStopRole,
 	}
 	sleepRoles(roles)
 	return roles

@@ -87,6 +87,11 @@ func (w *World) told(err error) error {
 	return err
 }
 
+// NoteLoss takes note of the loss that err tells of, if it does: by the word of
+// another PE, which may come before the news itself. A loss is decided once for
+// all; after a call that failed by it, AckLost must know it.
+func (p *PE) NoteLoss(err error) { _ = p.world.told(err) }
+
 // lossOf is why a PE is lost; nil if it is not.
 func (w *World) lossOf(pe int) error {
 	st := &w.state[pe]

@@ -17,6 +17,7 @@ func TestFirstLossIsNamed(t *testing.T) {
 	w.markLost(1, &errs.PeerLostError{PE: 1, Cause: "gave up over pe 2"})
 	w.markLost(2, &errs.PeerLostError{PE: 2, Cause: "once more"})
 	here := &PE{world: w, ackedSet: map[int]bool{}}
+	here.context = &Context{pe: here}
 	team := &Team{pe: here, members: []int{0, 1, 2, 3}}
 	want := func(pe int, err error) {
 		t.Helper()

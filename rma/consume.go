@@ -3,6 +3,7 @@ package rma
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"goshmem/heap"
@@ -11,33 +12,22 @@ import (
 )
 
 // WaitSignals waits for n further notifications (Notify, PutMemNotify) from each
-// named PE, or from every PE of the team but this one, and consumes them: the
-// next wait counts from there. The words themselves only grow. Index chooses the
-// built-in word. On an error nothing is consumed.
+// named PE, or from every PE of the team but this one and those whose loss was
+// acknowledged, and consumes them: the next wait counts from there. The words
+// themselves only grow. Index chooses the built-in word. On an error nothing is
+// consumed.
 func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOption) error {
 	const op = "rma: wait signals"
 	from, err := fromOf(c, opts)
 	if err != nil {
 		return waitErr(c, op, heap.Ref{}, nil, err)
 	}
-	index := 0
-	for _, o := range opts {
-		if o.index >= 0 {
-			index = o.index
-		}
-	}
-	sources := from
-	if sources == nil {
-		for i := range c.Size() {
-			if i != c.Rank() {
-				sources = append(sources, i)
-			}
-		}
-	}
+	index := indexOf(opts)
 	if !c.Use() {
 		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
 	}
 	defer c.Unuse()
+	sources := sourcesOf(c, from)
 	words := make([]*atomic.Uint64, len(sources))
 	for i, s := range sources {
 		w, err := c.OwnWord(s, index)
@@ -52,10 +42,18 @@ func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOptio
 	c.Lock()
 	for i, s := range sources {
 		e := c.Expected(s, index)
-		*e += n
-		want[i] = *e
+		if want[i] = *e + n; want[i] < n {
+			c.Unlock()
+			return waitErr(c, op, heap.Ref{}, from, tooMany(n, *e))
+		}
+	}
+	for _, s := range sources {
+		*c.Expected(s, index) += n
 	}
 	c.Unlock()
+	if len(sources) == 0 {
+		return nil
+	}
 	next := 0
 	err = c.Wait(ctx, false, from, func() bool {
 		for ; next < len(words); next++ {
@@ -80,6 +78,27 @@ func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOptio
 	return waitErr(c, op, heap.Ref{}, from, timeout(err, "notifications", []int{missing}, want[next], words[next].Load()))
 }
 
+// sourcesOf are the PEs that a wait counts from, each once.
+func sourcesOf(c *pe.Context, from []int) []int {
+	if from != nil {
+		sources := slices.Clone(from)
+		slices.Sort(sources)
+		return slices.Compact(sources)
+	}
+	var sources []int
+	for i := range c.Size() {
+		if i != c.Rank() && !c.Acknowledged(i) {
+			sources = append(sources, i)
+		}
+	}
+	return sources
+}
+
+// tooMany refuses an expectation that no word can reach.
+func tooMany(n, consumed uint64) error {
+	return fmt.Errorf("%d notifications after %d: %w", n, consumed, errs.ErrRange)
+}
+
 // WaitNotify is WaitSignals for one source PE: it waits for n further
 // notifications from it on built-in word index and consumes them. It does not
 // allocate while it spins.
@@ -95,8 +114,12 @@ func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64)
 	}
 	c.Lock()
 	e := c.Expected(source, index)
-	*e += n
-	want := *e
+	want := *e + n
+	if want < n {
+		c.Unlock()
+		return opErr(c, op, source, heap.Ref{}, -1, tooMany(n, want-n))
+	}
+	*e = want
 	c.Unlock()
 	if w.Load() >= want || spinWord(c, w, GE, want) {
 		return nil

@@ -14,8 +14,9 @@ import (
 
 // WaitOption narrows a wait.
 type WaitOption struct {
-	from  []int
-	index int
+	from    []int
+	index   int
+	indexed bool
 }
 
 // From names the PEs (numbers in the context's team) that a wait depends on: the
@@ -24,12 +25,23 @@ func From(pes ...int) WaitOption {
 	if pes == nil {
 		pes = []int{}
 	}
-	return WaitOption{from: pes, index: -1}
+	return WaitOption{from: pes}
 }
 
 // Index chooses which of the eight built-in words WaitSignals waits on; 0
 // without it.
-func Index(i int) WaitOption { return WaitOption{index: i} }
+func Index(i int) WaitOption { return WaitOption{index: i, indexed: true} }
+
+// indexOf is the built-in word that the options choose, the last of them.
+func indexOf(opts []WaitOption) int {
+	index := 0
+	for i := range opts {
+		if opts[i].indexed {
+			index = opts[i].index
+		}
+	}
+	return index
+}
 
 // fromOf collects what the options name; nil: the whole team.
 func fromOf(c *pe.Context, opts []WaitOption) ([]int, error) {
@@ -63,12 +75,14 @@ func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v 
 	if err != nil {
 		return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
 	}
+	var from []int
+	if len(opts) > 0 {
+		if from, err = fromOf(c, opts); err != nil {
+			return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
+		}
+	}
 	if holds(w.Load(), cmp, v) {
 		return nil
-	}
-	from, err := fromOf(c, opts)
-	if err != nil {
-		return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
 	}
 	if spinWord(c, w, cmp, v) {
 		return nil

@@ -68,9 +68,9 @@ func tickets(e *Env) {
 	e.OK(c.Free(e.Ctx))
 }
 
-// hold keeps the proxy's role until the returned function is called, so that
+// Hold keeps the proxy's role until the returned function is called, so that
 // nothing queued moves.
-func (e *Env) hold() (release func()) {
+func (e *Env) Hold() (release func()) {
 	held, free := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	h := e.P.AddHook(func() bool {
@@ -94,7 +94,7 @@ func heldQueue(e *Env) {
 	sig := e.Signals(1).At(0)
 	c2, err := e.P.Team().NewContext(e.Ctx)
 	e.OK(err)
-	e.stillness(func() { e.whileHeld(ref, sig, c2) })
+	e.Stillness(func() { e.whileHeld(ref, sig, c2) })
 	if e.Rank() == 1%e.Size() {
 		b := e.Bytes(ref.Add(big), 2)
 		v, err := rma.ReadSignal(e.C, sig)
@@ -104,8 +104,8 @@ func heldQueue(e *Env) {
 	e.OK(c2.Free(e.Ctx))
 }
 
-// stillness runs f on PE 0 while no other PE has anything queued, or queues it.
-func (e *Env) stillness(f func()) {
+// Stillness runs f on PE 0 while no other PE has anything queued, or queues it.
+func (e *Env) Stillness(f func()) {
 	const word = 6
 	e.Barrier()
 	e.OK(e.P.Quiet(e.Ctx))
@@ -128,7 +128,7 @@ func (e *Env) whileHeld(ref heap.Ref, sig heap.Signal, c2 *pe.Context) {
 	to := e.Next(1)
 	src := make([]byte, big)
 	fill(src, 5, 0)
-	release := e.hold()
+	release := e.Hold()
 	t, err := rma.PutMemNBI(e.C, ref, src, to)
 	e.OK(err)
 	done, err := rma.Test(e.C, t)

@@ -48,8 +48,10 @@ type Engine struct {
 	in      []int // near and straight sources
 	arrived int   // of these, in order
 	self    int64 // bytes of the own part that were copied
+	entered int   // of on: ranks that have entered the call, in order
 	sources int   // rounds of this PE as a source that are not over
-	serving int   // and as a relay
+	serving int   // sources of this PE as a relay that are not served
+	owing   int   // forwarded signals of empty transfers, not sent yet
 	tickets []rma.Ticket
 
 	scratch struct {
@@ -65,9 +67,9 @@ type Mutation uint8
 
 // The mutations.
 const (
-	Sound       Mutation = iota
-	NoGrants             // sources send without waiting for grants
-	EarlyGrants          // relays grant a slot again before they have forwarded what is in it
+	Sound         Mutation = iota
+	NoGrants               // sources send without waiting for grants
+	TooManyGrants          // relays grant twice as many slots as there are
 )
 
 // Mutate is for tests.
@@ -87,11 +89,12 @@ type peer struct {
 
 	// What the peer's entry of this call says, once ready.
 	entryIn []byte
+	round   *round // in which it is this PE's rail peer; nil: in none
 	ready   bool
 	to      heap.Ref // where it wants this PE's bytes
-	rows    heap.Ref // the beginning of its receive region: rows count from there
+	region  heap.Ref // its receive region: rows count from there
 
-	entryOut [entryBytes]byte
+	entryOut []byte
 	rowOut   []byte // near, with rounds: its sources' entries
 	served   []service
 	pos      int64 // bytes of the transfer to it that were put
@@ -106,6 +109,7 @@ type relay struct {
 	words *atomic.Uint64
 	base  uint64
 	want  uint64 // in this call
+	owed  uint64 // and the other way: empty transfers to it that this PE must tell
 }
 
 // New makes an engine over memory that Measure asked for; it communicates with
@@ -120,7 +124,7 @@ func New(c *pe.Context, t *plan.Topology, cfg Config, mem Memory) (*Engine, erro
 	e := &Engine{
 		c: c, t: t, l: l, mem: mem, rank: rank, node: t.Node(rank), on: t.On(t.Node(rank)),
 		credit: mem.Signals.At(rank), data: mem.Signals.At(n + rank),
-		entry:  mem.Ref.Add(uint64(rank) * line),
+		entry:  mem.Ref.Add(uint64(int64(rank) * l.entry)),
 		peers:  make([]peer, n),
 		sendTo: make([]int, 0, n), in: make([]int, 0, n),
 		piece: pieceFor(c.InlineMax()),
@@ -160,7 +164,8 @@ func (e *Engine) meet(j int) (err error) {
 	if p.datas, err = wordAt(e.c, e.mem.Signals.At(n+j).Ref()); err != nil {
 		return err
 	}
-	p.entryIn = e.mem.Local[int64(j)*line:][:entryBytes]
+	p.entryIn = e.mem.Local[int64(j)*e.l.entry:][:e.l.entry:e.l.entry]
+	p.entryOut = make([]byte, e.l.entry)
 	if !p.near || !e.l.ch.Rounds || j == e.rank {
 		return nil
 	}
@@ -197,6 +202,7 @@ func (e *Engine) Begin(call uint64, rows *Rows, prompt bool) {
 	e.call, e.rows, e.prompt = call, rows, prompt
 	e.parity ^= 1
 	e.told, e.open, e.arrived, e.self, e.rowed = 0, 0, 0, 0, false
+	e.entered, e.owing = 0, 0
 	e.sendTo, e.in = e.sendTo[:0], e.in[:0]
 	for i := range e.relays {
 		e.relays[i].want = 0
@@ -213,9 +219,7 @@ func (e *Engine) Begin(call uint64, rows *Rows, prompt bool) {
 		case plan.Near, plan.Straight:
 			e.in = append(e.in, j)
 		case plan.Relayed:
-			if rows.recvN[j] > 0 {
-				e.relays[e.t.Local(e.t.Relay(j, e.rank))].want++
-			}
+			e.relays[e.t.Local(e.t.Relay(j, e.rank))].want++
 		}
 	}
 	if ch.Rounds {
@@ -266,13 +270,13 @@ func (e *Engine) Step() (done bool, err error) {
 			return false, err
 		}
 	}
-	if e.serving > 0 {
+	if e.serving > 0 || e.owing > 0 {
 		if err := e.serveRounds(); err != nil {
 			return false, err
 		}
 	}
 	if e.told < len(e.in) || e.open < len(e.banks) || len(e.sendTo) > 0 || e.self < e.rows.sendN[e.rank] ||
-		e.sources > 0 || e.serving > 0 || !e.allArrived() {
+		e.sources > 0 || e.serving > 0 || e.owing > 0 || !e.allArrived() {
 		return false, e.reap()
 	}
 	if len(e.tickets) > 0 {
@@ -294,7 +298,7 @@ func (e *Engine) publish() error {
 			}
 			e.rowed = true
 		}
-		if ok, err := e.sendEntry(p, 1); !ok {
+		if ok, err := e.sendEntry(p, 1, nil); !ok {
 			return err
 		}
 		e.rowed = false
@@ -303,19 +307,30 @@ func (e *Engine) publish() error {
 	return e.openBanks()
 }
 
-// sendEntry lets a peer send: so many credits, behind what it has to know.
-func (e *Engine) sendEntry(p *peer, credits uint64) (bool, error) {
-	le, b := binary.LittleEndian, p.entryOut[:]
+// sendEntry lets a peer send: so many credits, behind what it has to know. With
+// counts are those that the PEs of this node, all of which have entered the call,
+// expect from it.
+func (e *Engine) sendEntry(p *peer, credits uint64, counts *serve) (bool, error) {
+	le, b := binary.LittleEndian, p.entryOut
 	r := e.rows
 	le.PutUint64(b, e.call)
 	le.PutUint64(b[8:], uint64(r.dst.Region()))
 	le.PutUint64(b[16:], r.dst.Offset()+uint64(r.recvAt[p.rank]))
 	le.PutUint64(b[24:], uint64(r.recvN[p.rank]))
-	t, err := rma.TryPutMemSignalNBI(e.c, e.entry, b, e.credit, rma.SignalAdd, credits, p.rank)
+	n := entryBytes
+	if counts != nil {
+		for d := range e.on {
+			_, expected := e.expects(counts, d)
+			le.PutUint64(b[n:], uint64(expected))
+			n += countBytes
+		}
+	}
+	t, err := rma.TryPutMemSignalNBI(e.c, e.entry, b[:n], e.credit, rma.SignalAdd, credits, p.rank)
 	if err != nil {
 		return false, blocked(err)
 	}
 	e.track(t)
+	e.moved = true
 	return true, nil
 }
 
@@ -340,8 +355,15 @@ func (e *Engine) look(p *peer) (bool, error) {
 	if region > 1<<16-1 {
 		return false, &plan.HeaderError{What: "region", Want: 0, Have: int64(region)}
 	}
-	p.rows = heap.MakeRef(e.mem.Ref.World(), uint16(region), 0)
-	p.to = p.rows.Add(at)
+	if p.round != nil {
+		for d, j := range p.round.on {
+			if n := le.Uint64(b[entryBytes+countBytes*d:]); n != uint64(e.rows.sendN[j]) {
+				return false, mismatch(e.c, j, e.rank, j, e.rows.sendN[j], int64(n))
+			}
+		}
+	}
+	p.region = heap.MakeRef(e.mem.Ref.World(), uint16(region), 0)
+	p.to = p.region.Add(at)
 	p.ready = true
 	return true, nil
 }

@@ -27,6 +27,7 @@ type layout struct {
 	need   Need
 	z      plan.Sizes
 	ch     plan.Chooser
+	entry  int64 // from entry to entry
 	rowLen int64 // of one row of entries for a relay
 	rows   int64
 	arena  int64
@@ -37,7 +38,8 @@ type layout struct {
 
 const (
 	line       = 64
-	entryBytes = 32 // call, region, offset, bytes
+	entryBytes = 32 // of an entry: call, region, offset, bytes
+	countBytes = 8  // and of each count behind it
 	rowEntry   = 16 // offset, bytes
 	// gatherMax is the most bytes of a sub-round that are collected behind the
 	// header for one put; longer ones are put from where they are.
@@ -52,7 +54,11 @@ func roundUp(n int64) int64 { return (n + line - 1) / line * line }
 func lay(t *plan.Topology, cfg Config) (layout, bool) {
 	l := layout{ch: plan.NewChooser(t, cfg.Algo, cfg.Straight)}
 	n := t.Size()
-	l.need = Need{Signals: 2 * n, Bytes: int64(n) * line}
+	l.entry = line
+	if l.ch.Rounds {
+		l.entry = roundUp(entryBytes + countBytes*int64(t.Most()))
+	}
+	l.need = Need{Signals: 2 * n, Bytes: int64(n) * l.entry}
 	if !l.ch.Rounds {
 		return l, true
 	}

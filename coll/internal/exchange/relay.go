@@ -73,6 +73,9 @@ func (e *Engine) makeBanks() error {
 
 func (e *Engine) beginBanks() {
 	e.serving = 0
+	for i := range e.relays {
+		e.relays[i].owed = 0
+	}
 	for i := range e.banks {
 		b := &e.banks[i]
 		b.granted, b.free, b.open, b.left = 0, i < e.l.z.Banks, false, len(b.serves)
@@ -94,9 +97,20 @@ func (e *Engine) endBanks() {
 	}
 }
 
-// openBanks sends the first grants of rounds whose bank is free: a round's entry,
-// with as many grants as there are slots.
+// openBanks sends the first grants of rounds whose bank is free, once every rank
+// of the node has entered the call: a round's entry, with as many grants as there
+// are slots. The entry tells the counts that all of them expect, so that the
+// source finds every disagreement before it sends, and nobody is through with a
+// call in which there is one.
 func (e *Engine) openBanks() error {
+	for e.entered < len(e.on) {
+		if j := e.on[e.entered]; j != e.rank {
+			if ok, err := e.look(&e.peers[j]); !ok {
+				return err
+			}
+		}
+		e.entered++
+	}
 	for i := range e.banks {
 		b := &e.banks[i]
 		if !b.free || b.open {
@@ -104,12 +118,11 @@ func (e *Engine) openBanks() error {
 		}
 		for b.granted < len(b.serves) {
 			s := &b.serves[b.granted]
-			if ok, err := e.sendEntry(s.source, uint64(e.l.z.Slots)); !ok {
+			if ok, err := e.sendEntry(s.source, uint64(e.grants()), s); !ok {
 				return err
 			}
-			s.granted = e.l.z.Slots
+			s.granted = e.grants()
 			b.granted++
-			e.moved = true
 		}
 		b.open = true
 		e.open++
@@ -118,6 +131,14 @@ func (e *Engine) openBanks() error {
 		}
 	}
 	return nil
+}
+
+// grants is how many slots a source is granted when its round begins.
+func (e *Engine) grants() int {
+	if e.mutation == TooManyGrants {
+		return 2 * e.l.z.Slots
+	}
+	return e.l.z.Slots
 }
 
 // over frees the bank of a round whose sources are all forwarded.
@@ -150,7 +171,30 @@ func (e *Engine) serveRounds() error {
 			}
 		}
 	}
+	if e.owing > 0 {
+		if err := e.tellEmpty(); err != nil {
+			return err
+		}
+	}
 	return e.openBanks()
+}
+
+// tellEmpty raises the forwarded signals of transfers without bytes, those to one
+// destination together.
+func (e *Engine) tellEmpty() error {
+	for d := range e.relays {
+		r := &e.relays[d]
+		if r.owed == 0 {
+			continue
+		}
+		if err := rma.TrySignal(e.c, e.forwarded, rma.SignalAdd, r.owed, e.on[d]); err != nil {
+			return blocked(err)
+		}
+		e.owing -= int(r.owed)
+		r.owed = 0
+		e.moved = true
+	}
+	return nil
 }
 
 // serve goes on with one source: forwards what has come, releases what is
@@ -191,7 +235,7 @@ func (e *Engine) release(s *serve) error {
 				return err
 			}
 		}
-		if s.granted < s.subs && e.mutation != EarlyGrants {
+		if s.granted < s.subs {
 			if err := rma.TrySignal(e.c, e.credit, rma.SignalAdd, 1, s.source.rank); err != nil {
 				return blocked(err)
 			}
@@ -204,9 +248,9 @@ func (e *Engine) release(s *serve) error {
 	return nil
 }
 
-// forward goes on with the next slot of a source: each piece to its destination,
-// once that has entered the call. With a source's first slot its counts for all
-// ranks of the node are compared with what they expect.
+// forward goes on with the next slot of a source: each piece to its destination.
+// With the first slot the source's counts for all ranks of the node are compared
+// with what they expect; it has done that itself, but is not trusted.
 func (e *Engine) forward(s *serve) error {
 	z := &e.l.z
 	at := z.At(s.k, s.stream, s.forwarded)
@@ -226,6 +270,10 @@ func (e *Engine) forward(s *serve) error {
 			return err
 		}
 		if n.Bytes == 0 {
+			if n.Total == 0 && e.l.ch.Way(s.source.rank, e.on[s.dst], 0) == plan.Relayed {
+				e.relays[s.dst].owed++
+				e.owing++
+			}
 			continue
 		}
 		p := &e.peers[e.on[s.dst]]
@@ -277,10 +325,6 @@ func (e *Engine) readHead(s *serve, mem []byte) error {
 			return broken(1, s.source.rank, "a slot's bytes are not there when its data signal is")
 		}
 	}
-	if e.mutation == EarlyGrants && s.granted < s.subs {
-		s.granted++
-		return blocked(rma.TrySignal(e.c, e.credit, rma.SignalAdd, 1, s.source.rank))
-	}
 	return nil
 }
 
@@ -289,21 +333,28 @@ func (e *Engine) readHead(s *serve, mem []byte) error {
 // the destination's.
 func (e *Engine) place(s *serve, n plan.Entry) (to heap.Ref, ok bool, err error) {
 	j := e.on[s.dst]
-	want, at := e.rows.recvN[s.source.rank], int64(0)
+	p := &e.peers[j]
 	if j != e.rank {
-		p := &e.peers[j]
 		if ok, err := e.look(p); !ok {
 			return heap.Ref{}, false, err
 		}
-		row := e.mem.Local[e.l.rowAt(s.dst, e.parity):]
-		b := row[int64((s.k-1)*e.t.Streams()+s.stream)*rowEntry:]
-		at, want = int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
-		to = p.rows.Add(uint64(at))
 	}
+	at, want := e.expects(s, s.dst)
 	if want != n.Total {
 		return heap.Ref{}, false, mismatch(e.c, s.source.rank, s.source.rank, j, want, n.Total)
 	}
-	return to, true, nil
+	return p.region.Add(at), true, nil
+}
+
+// expects is where a rank of the node, which has entered the call, wants the
+// bytes of a source, and how many.
+func (e *Engine) expects(s *serve, local int) (at uint64, n int64) {
+	if e.on[local] == e.rank {
+		return e.rows.dst.Offset() + uint64(e.rows.recvAt[s.source.rank]), e.rows.recvN[s.source.rank]
+	}
+	row := e.mem.Local[e.l.rowAt(local, e.parity):]
+	b := row[int64((s.k-1)*e.t.Streams()+s.stream)*rowEntry:]
+	return binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:]))
 }
 
 // putRow tells a near peer, which relays for this PE, where the bytes of each

@@ -53,6 +53,7 @@ func (e *Engine) makeRounds() error {
 			k: k, rail: &e.peers[q], node: node, on: t.On(node),
 			relayed: make([]int64, len(t.On(node))), pieces: make([]plan.Piece, 0, len(t.On(node))),
 		}
+		e.peers[q].round = &e.rounds[i]
 	}
 	e.stages = make([]stage, e.l.count)
 	for i := range e.stages {
@@ -74,7 +75,7 @@ func (e *Engine) beginRounds() {
 func (e *Engine) endRounds() {
 	for i := range e.rounds {
 		r := &e.rounds[i]
-		r.rail.creditBase += uint64(max(e.l.z.Slots, r.subs))
+		r.rail.creditBase += uint64(max(e.grants(), r.subs))
 	}
 	e.endBanks()
 	for i := range e.relays {
@@ -136,7 +137,7 @@ func (e *Engine) mayPut(r *round) (bool, error) {
 		return false, err
 	}
 	granted := e.creditsOf(r.rail)
-	if debug && granted > uint64(max(e.l.z.Slots, r.subs)) {
+	if debug && granted > uint64(max(e.grants(), r.subs)) {
 		return false, broken(2, r.rail.rank, "more grants than a call can use")
 	}
 	return uint64(r.sub) < granted, nil
