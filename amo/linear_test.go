@@ -197,7 +197,7 @@ func TestLinearizable(t *testing.T) {
 		ring int
 	}{{"direct", 1024}, {"proxy", 1}, {"proxy", 1024}} {
 		t.Run(fmt.Sprintf("%s/ring%d", c.path, c.ring), func(t *testing.T) {
-			for seed := range uint64(suite.Times(24)) {
+			for seed := range uint64(suite.Times(150)) {
 				cfg := pe.Config{Size: 3, Path: c.path, RingCapacity: c.ring, HeapSize: 1 << 16}
 				history := record(t, cfg, seed, 2, 60)
 				result := porcupine.CheckOperationsTimeout(model(), history, 20*time.Second)

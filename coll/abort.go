@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"goshmem/amo"
 	"goshmem/heap"
 	"goshmem/pe"
 	"goshmem/rma"
@@ -29,13 +28,35 @@ func (e *AbortError) Error() string {
 // Unwrap gives the reason.
 func (e *AbortError) Unwrap() error { return e.Err }
 
-// A member that fails adds its reason to its own built-in word whyIndex at every
-// member, then abortUnit to the word that releases the team's barriers: the one
-// word that every wait of the team's collectives looks at.
+// A member that fails adds the place of the call to its own built-in word
+// whenIndex at every member, its reason to whyIndex, then abortUnit to the word that
+// releases the team's barriers: the one word that every wait of the team's
+// collectives looks at.
 const (
+	whenIndex        = 5
 	whyIndex         = 6
 	abortUnit uint64 = 1 << 40
 )
+
+// place is a call: which Comm's (0: the team's barriers) and its number. A
+// failure ends that call and the later ones; a member that is in an earlier call
+// of the same Comm has all it needs to complete it.
+func place(comm uint32, call uint64) uint64 { return uint64(comm)<<40 | call&(1<<40-1) }
+
+// concerns reports whether a failure that was told ends a call.
+func concerns(c *pe.Context, at uint64) bool {
+	for i := range c.Size() {
+		why, err := c.OwnWord(i, whyIndex)
+		if err != nil || why.Load() == 0 {
+			continue
+		}
+		when, err := c.OwnWord(i, whenIndex)
+		if err != nil || when.Load()>>40 != at>>40 || when.Load() <= at {
+			return true
+		}
+	}
+	return false
+}
 
 // health is what a team's collectives know of a failure; shared by its barrier
 // and all its Comms at this PE.
@@ -44,6 +65,8 @@ type health struct {
 	mu   sync.Mutex
 	err  error
 	word uint64
+
+	comms uint32 // made so far: each has a number
 }
 
 type healthKey struct{}
@@ -72,6 +95,14 @@ func (h *health) fail(err error, word uint64) error {
 		h.bad.Store(true)
 	}
 	return h.err
+}
+
+// next numbers a Comm.
+func (h *health) next() uint32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.comms++
+	return h.comms
 }
 
 // reason is the word of the first failure.
@@ -186,24 +217,23 @@ func verdictOf(c *pe.Context, h *health) error {
 
 func (c *Comm) verdict() error { return verdictOf(c.ctx, c.health) }
 
-// tell sends a reason to one member, which may be this PE; Try forms, so
-// ErrWouldBlock is possible. half says that the reason itself is sent.
-func tell(c *pe.Context, to int, reason uint64, half *bool) error {
-	if !*half {
-		w, err := c.BuiltinWord(whyIndex)
-		if err != nil {
-			return err
-		}
-		if err := rma.TrySignal(c, heap.MakeSignal(w), rma.SignalAdd, reason, to); err != nil {
-			return err
-		}
-		*half = true
+// place is that of the call in flight.
+func (c *Comm) place() uint64 { return place(c.id, uint64(c.calls)) }
+
+// telling is what a member says when it fails: what it adds to which words, in
+// order.
+type telling [3]struct {
+	sig heap.Signal
+	v   uint64
+}
+
+func tellingOf(c *pe.Context, at, reason uint64) telling {
+	when, err := c.BuiltinWord(whenIndex)
+	why, err2 := c.BuiltinWord(whyIndex)
+	if err != nil || err2 != nil {
+		return telling{} // cannot be: every context has these words
 	}
-	if err := rma.TrySignal(c, c.ReleaseWord(), rma.SignalAdd, abortUnit, to); err != nil {
-		return err
-	}
-	*half = false
-	return nil
+	return telling{{heap.MakeSignal(when), at}, {heap.MakeSignal(why), reason}, {c.ReleaseWord(), abortUnit}}
 }
 
 // abandonment is the end of a call that failed here, as a machine that never
@@ -215,13 +245,10 @@ type abandonment struct {
 	active bool
 	err    error // what the call returns
 	phase  int
-	reason uint64
-	at     int  // member
-	half   bool // its reason is on the way, the flag is not
+	say    telling
+	at     int // member
+	said   int // to it, of what there is to say
 	marks  []uint64
-	look   []uint64 // states, as fetched
-	ticket []rma.Ticket
-	asked  []bool
 	out    []bool
 	until  time.Time // of a started call; zero: the caller's wait has the deadline
 }
@@ -240,8 +267,9 @@ const abortGrace = 2 * time.Second
 func (c *Comm) beginAbort(err error) {
 	_ = c.health.fail(err, encodeReason(c.p.Rank(), c.cur.name(), err))
 	e := &c.end
-	e.active, e.err, e.half = true, err, false
-	e.phase, e.at, e.reason = phaseTell, 0, c.health.reason()
+	e.active, e.err = true, err
+	e.phase, e.at, e.said = phaseTell, 0, 0
+	e.say = tellingOf(c.ctx, c.place(), c.health.reason())
 	e.until = time.Now().Add(abortGrace)
 	e.marks = make([]uint64, c.n)
 	for i := range c.n {
@@ -249,10 +277,10 @@ func (c *Comm) beginAbort(err error) {
 			e.marks[i] = l.LastQueued()
 		}
 	}
-	e.look = make([]uint64, c.n)
-	e.ticket = make([]rma.Ticket, c.n)
-	e.asked = make([]bool, c.n)
 	e.out = make([]bool, c.n)
+	for i := range c.probes {
+		c.probes[i].stale = true // asked too early
+	}
 	e.out[c.rank] = true
 }
 
@@ -261,10 +289,17 @@ func (c *Comm) stepAbort() bool {
 	e := &c.end
 	if e.phase == phaseTell {
 		for ; e.at < c.n; e.at++ {
-			if err := tell(c.ctx, e.at, e.reason, &e.half); errors.Is(err, pe.ErrWouldBlock) {
-				return c.overdue()
+			for ; e.said < len(e.say); e.said++ {
+				s := &e.say[e.said]
+				err := rma.TrySignal(c.ctx, s.sig, rma.SignalAdd, s.v, e.at)
+				if errors.Is(err, pe.ErrWouldBlock) {
+					return c.overdue()
+				}
+				if err != nil {
+					break // beyond telling
+				}
 			}
-			e.half = false // told, or beyond telling
+			e.said = 0
 		}
 		e.phase = phaseQuiet
 	}
@@ -291,21 +326,8 @@ func (c *Comm) overdue() bool { return time.Now().After(c.end.until) }
 
 // seenOut looks whether a member is out of its call, or lost.
 func (c *Comm) seenOut(i int) bool {
-	e := &c.end
-	if !e.asked[i] {
-		t, err := amo.TryFetchAddNBI(c.ctx, &e.look[i], heap.MakePtr[uint64](c.stateAt), 0, i)
-		if err != nil {
-			return !errors.Is(err, pe.ErrWouldBlock) // lost, or gone
-		}
-		e.asked[i], e.ticket[i] = true, t
-	}
-	if t := e.ticket[i]; !t.Done() {
-		return false
-	} else if t.Err() != nil {
-		return true
-	}
-	e.asked[i] = false // ask again
-	return e.look[i]%2 == 0
+	v, got, gone := c.probe(i)
+	return gone || got && v&inCall == 0
 }
 
 // finishAbort waits for the end of a blocking call. Where ctx has ended, a grace

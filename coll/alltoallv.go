@@ -115,11 +115,12 @@ type vectorCall struct {
 
 func (v *vectorCall) name() string { return vectorName }
 
+func (v *vectorCall) signature() signature { return sign(vectorName, 0, 0, 0, 0) }
+
 func (v *vectorCall) step(c *Comm) (bool, error) {
 	e := c.vector.engine
 	if !v.begun {
 		v.begun = true
-		c.core.sig = sign(vectorName, 0, 0, 0, 0)
 		e.Begin(uint64(c.calls), v.rows, v.prompt)
 	}
 	done, err := e.Step()
@@ -132,32 +133,46 @@ func (c Config) exchangeConfig() exchange.Config {
 	return exchange.Config{
 		Algo:     sched.Algo(c.Algo),
 		Params:   sched.Params{Banks: c.RelayBanks, Slots: c.RelaySlots, SlotBytes: int64(c.RelayBytes)},
-		Straight: c.Straight,
+		Straight: c.Straight, Merge: c.Merge,
 	}
 }
 
-// relayArena is what the slots of a relay take by default, and the bounds of one.
+// What the slots of a relay take by default, and the bounds of one.
 const (
-	relayArena            = 4 * mib
-	relayLeast, relayMost = 16 * kib, 256 * kib
+	relayArena = 4 * mib
+	relayBanks = 16
+	relayLeast = 16 * kib
+	relayMost  = 256 * kib
 )
 
-// vectorDefaults fills in what depends on the nodes.
+// vectorDefaults fills in what depends on the nodes. With a bank for every round
+// no round waits for another: a round trip of grant and data is what short
+// transfers take, so many small slots serve them better than few large ones.
 func (c Config) vectorDefaults(g geometry) Config {
+	t := sched.NewTopology(g.nodes)
 	if c.RelayBanks == 0 {
-		c.RelayBanks = 2
+		c.RelayBanks = min(max(t.Rounds(), 1), relayBanks)
 	}
 	if c.RelaySlots == 0 {
 		c.RelaySlots = 2
 	}
 	if c.RelayBytes == 0 {
-		slots := max(c.RelayBanks, 1) * max(c.RelaySlots, 1) * max(sched.NewTopology(g.nodes).Streams(), 1)
+		slots := max(c.RelayBanks, 1) * max(c.RelaySlots, 1) * max(t.Streams(), 1)
 		c.RelayBytes = min(max(relayArena/slots/(4*kib)*(4*kib), relayLeast), relayMost)
 	}
 	if c.Straight == 0 {
 		c.Straight = 16 * kib
 	}
+	if c.Merge == 0 {
+		c.Merge = 4 * kib
+	}
 	return c
+}
+
+// Defaults is the configuration in force in a team whose members are on the given
+// nodes, by team rank.
+func (c Config) Defaults(nodes []int) Config {
+	return c.withDefaults(len(nodes)).vectorDefaults(geometry{n: len(nodes), nodes: nodes})
 }
 
 // vectorCheck refuses slots too small for their headers.

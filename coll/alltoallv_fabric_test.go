@@ -34,8 +34,8 @@ func (s setup) size() (n int) {
 }
 
 func (s setup) String() string {
-	return fmt.Sprintf("seed %d: nodes %v, shuffled %v, %v, W %d, T %d, slots of %d B, straight from %d B, %d calls, path %q, ring %d, inline %d, fabric %+v",
-		s.seed, s.nodes, s.shuffle, s.cfg.Algo, s.cfg.RelayBanks, s.cfg.RelaySlots, s.cfg.RelayBytes, s.cfg.Straight, s.calls, s.world.Path, s.world.RingCapacity, s.world.InlineMax, s.fabric)
+	return fmt.Sprintf("seed %d: nodes %v, shuffled %v, %v, W %d, T %d, slots of %d B, straight from %d B, own from %d B, %d calls, path %q, ring %d, inline %d, fabric %+v",
+		s.seed, s.nodes, s.shuffle, s.cfg.Algo, s.cfg.RelayBanks, s.cfg.RelaySlots, s.cfg.RelayBytes, s.cfg.Straight, s.cfg.Merge, s.calls, s.world.Path, s.world.RingCapacity, s.world.InlineMax, s.fabric)
 }
 
 // randomSetup draws a setup from a seed.
@@ -57,8 +57,9 @@ func randomSetup(seed uint64) setup {
 		Slots: 1, SlotBytes: 64, MessageSlots: 1, MessageBytes: 64,
 		Algo:       []coll.Algo{coll.AlgoRelay, coll.AlgoRelay, coll.AlgoRelay, coll.AlgoAuto, coll.AlgoAuto, coll.AlgoDirect}[rng.IntN(6)],
 		Straight:   []int64{1, 100, 1000, 1 << 40}[rng.IntN(4)],
+		Merge:      []int64{1, 1, 100, 1 << 40}[rng.IntN(4)],
 		RelayBanks: 1 + rng.IntN(4), RelaySlots: 1 + rng.IntN(4),
-		RelayBytes: (64+24*most+63)/64*64 + []int{64, 64, 128, 512, 64 << 10}[rng.IntN(5)],
+		RelayBytes: (64+24*most+63)/64*64 + []int{64, 64, 128, 512, 4 << 10}[rng.IntN(5)],
 	}
 	s.fabric = fabric.Random(seed)
 	if rng.IntN(2) == 0 {
@@ -84,7 +85,7 @@ func (s setup) run(t testing.TB, fn func(ctx context.Context, c *coll.Comm) erro
 	most := slices.Max(s.nodes)
 	cfg := s.world
 	cfg.Size, cfg.Nodes, cfg.Remote = most*len(s.nodes), len(s.nodes), f.Factory()
-	cfg.HeapSize, cfg.Sparse, cfg.Contexts = 16<<20, true, 4
+	cfg.HeapSize, cfg.Sparse, cfg.Contexts = max(cfg.HeapSize, 2<<20), true, 4
 	return f, pe.Run(ctx, cfg, func(p *pe.PE) error {
 		colour, key := 0, p.Rank()
 		if p.Rank()%most >= s.nodes[p.Rank()/most] {
@@ -140,12 +141,44 @@ func TestAllToAllVFabric(t *testing.T) {
 		}
 	}
 	if testing.Short() {
-		count = 40
+		count = 16
 	}
 	for seed := range uint64(count) {
 		s := randomSetup(seed)
 		if _, err := s.matrices(t); err != nil {
 			t.Fatalf("%v: %v", s, err)
+		}
+	}
+}
+
+// TestAllToAllVLong: sub-rounds too long to be collected behind their headers,
+// destinations that lie side by side or apart, and pairs that go straight beside
+// relayed ones.
+func TestAllToAllVLong(t *testing.T) {
+	for i, path := range []string{"", "proxy"} {
+		for _, algo := range []coll.Algo{coll.AlgoRelay, coll.AlgoAuto, coll.AlgoDirect} {
+			s := setup{
+				seed: uint64(i), nodes: []int{2, 3}, shuffle: i == 1, world: pe.Config{Path: path, HeapSize: 8 << 20},
+				cfg:    coll.Config{Algo: algo, Straight: 11 << 10, RelayBytes: 32 << 10},
+				fabric: fabric.Config{Seed: uint64(i), MaxMessage: 5000, Delay: 3},
+			}
+			_, err := s.run(t, func(ctx context.Context, c *coll.Comm) error {
+				x, err := newExchanger(ctx, c, 3)
+				if err != nil {
+					return err
+				}
+				rng := rand.New(rand.NewPCG(uint64(i), 82))
+				for call := range 4 {
+					m := fill(5, func(int, int) int { return 9000 + rng.IntN(3500) })
+					if err := x.call(ctx, call, m, call); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%v: %v", s, err)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"goshmem/channel"
 	"goshmem/heap"
@@ -31,8 +32,9 @@ type Comm struct {
 	own          window   // this PE's symmetric heap
 
 	health  *health
+	id      uint32         // which of the team's Comms
 	aborted *atomic.Uint64 // grows by abortUnit when a member aborts
-	state   *atomic.Uint64 // odd while in a call; read by the members
+	state   *atomic.Uint64 // the call in flight, or the last one; read by the members
 	stateAt heap.Ref
 
 	// The line of calls: whoever raises it from 0 goes at once.
@@ -50,7 +52,9 @@ type Comm struct {
 	cur     operation
 	done    bool
 	err     error
-	idle    uint32 // steps without anything moved
+	idle    uint32    // steps without anything moved
+	asked   time.Time // when the members were looked at last
+	probes  []probe
 	moved   bool
 	budget  int    // messages that the present step may still handle
 	calls   uint32 // number of the call in flight
@@ -87,9 +91,6 @@ func New(ctx context.Context, team *pe.Team, cfg Config) (*Comm, error) {
 	if err := c.agree(ctx, bad); err != nil {
 		return nil, wrap(op, err)
 	}
-	if err := c.health.failed(); err != nil {
-		return nil, wrap(op, err)
-	}
 	zeroed, err := team.CallocMem(ctx, max(p.zeroed, lineBytes), lineBytes)
 	if err != nil {
 		return nil, wrap(op, err)
@@ -107,11 +108,15 @@ func New(ctx context.Context, team *pe.Team, cfg Config) (*Comm, error) {
 
 // agree compares the members' configurations; an own error comes first.
 func (c *Comm) agree(ctx context.Context, bad error) error {
-	all, err := c.team.Gather(ctx, "coll/new", c.cfg.encode(bad != nil))
+	c.id = c.health.next()
+	all, err := c.team.Gather(ctx, "coll/new", c.cfg.encode(bad != nil, c.health.reason()))
 	if bad != nil {
 		return bad
 	}
 	if err != nil {
+		return err
+	}
+	if err := c.health.failed(); err != nil {
 		return err
 	}
 	for i, b := range all {

@@ -35,8 +35,13 @@ type Config struct {
 	// Straight is the number of bytes from which AlgoAuto does not relay a pair of
 	// PEs. Default 16 KiB.
 	Straight int64
+	// Merge is the number of bytes from which those for a relay itself do not go
+	// through its slots, together with what it forwards, but straight to their
+	// place: a message more, a copy less. Default 4 KiB.
+	Merge int64
 	// RelayBanks and RelaySlots are how many rounds, and how many slots of each
-	// source, a relay has room for, 1 to 64. Default 2 and 2.
+	// source, a relay has room for, 1 to 64. Default: a bank for every round, up to
+	// 16; and 2.
 	RelayBanks, RelaySlots int
 	// RelayBytes is the size of one slot, header included: a multiple of 64, up to
 	// 1 GiB. A relay's slots take RelayBanks x RelaySlots x RelayBytes for each
@@ -99,6 +104,7 @@ func (c Config) fields() []field {
 		{"Unexpected", c.Unexpected, 1, math.MaxInt64, 1},
 		{"Algo", int64(c.Algo), 0, int64(AlgoRelay), 1},
 		{"Straight", c.Straight, 1, math.MaxInt64, 1},
+		{"Merge", c.Merge, 1, math.MaxInt64, 1},
 		{"RelayBanks", int64(c.RelayBanks), 1, 64, 1},
 		{"RelaySlots", int64(c.RelaySlots), 1, 64, 1},
 		{"RelayBytes", int64(c.RelayBytes), 64, gib, 64},
@@ -116,11 +122,12 @@ func (c Config) validate() error {
 }
 
 // encode is the configuration as the members exchange it; bad says that it is
-// out of bounds here.
-func (c Config) encode(bad bool) []byte {
-	b := []byte{0}
+// out of bounds here, reason why the team's collectives failed, if they did.
+func (c Config) encode(bad bool, reason uint64) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, reason)
+	b = append(b, 0)
 	if bad {
-		b[0] = 1
+		b[8] = 1
 	}
 	for _, f := range c.fields() {
 		b = binary.LittleEndian.AppendUint64(b, uint64(f.v))
@@ -130,16 +137,20 @@ func (c Config) encode(bad bool) []byte {
 
 // compare finds where a member's configuration differs from this one.
 func (c Config) compare(member int, blob []byte) error {
+	const head = 9
 	mine := c.fields()
-	if len(blob) != 1+8*len(mine) {
-		return &pe.MismatchError{PE: member, Field: "coll.Config", Want: fmt.Sprint(1+8*len(mine), " B"), Have: fmt.Sprint(len(blob), " B")}
+	if len(blob) != head+8*len(mine) {
+		return &pe.MismatchError{PE: member, Field: "coll.Config", Want: fmt.Sprint(head+8*len(mine), " B"), Have: fmt.Sprint(len(blob), " B")}
+	}
+	if reason := binary.LittleEndian.Uint64(blob); reason != 0 {
+		return decodeReason(reason)
 	}
 	for i, f := range mine {
-		if v := int64(binary.LittleEndian.Uint64(blob[1+8*i:])); v != f.v {
+		if v := int64(binary.LittleEndian.Uint64(blob[head+8*i:])); v != f.v {
 			return &pe.MismatchError{PE: member, Field: "Config." + f.name, Want: fmt.Sprint(f.v), Have: fmt.Sprint(v)}
 		}
 	}
-	if blob[0] != 0 {
+	if blob[head-1] != 0 {
 		return &pe.MismatchError{PE: member, Field: "Config", Want: "valid", Have: "out of bounds"}
 	}
 	return nil

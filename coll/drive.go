@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"goshmem/pe"
 )
@@ -16,8 +17,9 @@ type operation interface {
 	// call is complete: results in place, sources reusable. It sets c.moved when
 	// something moved. An error ends the call at every member.
 	step(c *Comm) (done bool, err error)
-	// name is the call's, for errors.
+	// name is the call's, for errors; signature what the members must have alike.
 	name() string
+	signature() signature
 }
 
 // entry is a call in the line: a started operation, or a caller that waits for
@@ -39,10 +41,6 @@ func (c *Comm) enter(ctx context.Context, name string) error {
 		if err := c.wait(ctx); err != nil {
 			return wrap("coll: "+name, err)
 		}
-	}
-	if err := c.open(); err != nil {
-		c.leave()
-		return wrap("coll: "+name, err)
 	}
 	return nil
 }
@@ -76,7 +74,7 @@ func (c *Comm) wait(ctx context.Context) error {
 
 // open begins a call: it may not go on if the Comm is closed or a call of the
 // team failed before.
-func (c *Comm) open() error {
+func (c *Comm) open(op operation) error {
 	if c.closed.Load() {
 		return &pe.ClosedError{PE: -1}
 	}
@@ -85,13 +83,15 @@ func (c *Comm) open() error {
 	}
 	// A member that aborts raises the flag first and then reads the state: one of
 	// the two sees the other.
-	c.state.Add(1)
-	c.in = true
+	c.cur = op
+	c.core.sig = op.signature()
 	c.calls++
+	c.state.Store(c.core.sig.word(c.calls) | inCall)
+	c.in = true
 	c.idle = 0
 	c.done, c.err = false, nil
 	err := c.health.failed()
-	if err == nil && c.aborted.Load() >= abortUnit {
+	if err == nil && c.aborted.Load() >= abortUnit && concerns(c.ctx, c.place()) {
 		err = c.verdict()
 	}
 	if err != nil {
@@ -104,13 +104,14 @@ func (c *Comm) open() error {
 func (c *Comm) out() {
 	if c.in {
 		c.in = false
-		c.state.Add(1)
+		c.state.Store(c.core.sig.word(c.calls))
 	}
 }
 
 // close is the other half of open.
 func (c *Comm) close() {
 	c.out()
+	c.cur = nil
 	c.ctx.Unuse()
 }
 
@@ -140,14 +141,16 @@ func (c *Comm) run(ctx context.Context, op operation, bad error) error {
 	if bad != nil {
 		op = &refusal{op.name(), bad}
 	}
-	c.cur = op
+	if err := c.open(op); err != nil {
+		c.leave()
+		return wrap("coll: "+op.name(), err)
+	}
 	err := c.drive(ctx)
 	if err != nil {
 		err = wrap("coll: "+op.name(), err)
 		c.beginAbort(err)
 		c.finishAbort(ctx)
 	}
-	c.cur = nil
 	c.close()
 	c.leave()
 	return err
@@ -184,7 +187,7 @@ func (c *Comm) step() bool {
 	if c.done || c.err != nil {
 		return true
 	}
-	if c.aborted.Load() >= abortUnit {
+	if c.aborted.Load() >= abortUnit && concerns(c.ctx, c.place()) {
 		c.err = c.verdict()
 		return true
 	}
@@ -199,19 +202,23 @@ func (c *Comm) step() bool {
 		c.idle = 0
 		return c.done || c.err != nil
 	}
-	if c.idle++; c.idle%1024 == 0 {
+	if c.idle++; c.idle >= 32 && (c.idle&(c.idle-1) == 0 || c.idle%4 == 0 && time.Since(c.asked) > askAgain) {
+		c.asked = time.Now()
 		c.err = c.suspect()
 	}
 	return c.err != nil
 }
+
+// askAgain is after how long without news the members are looked at again.
+const askAgain = 20 * time.Millisecond
 
 // stepBudget bounds how many messages one step handles, so that a step under the
 // proxy's role is prompt.
 const stepBudget = 8
 
 // suspect looks, when nothing moves, for reasons why nothing will: a member that
-// is lost and acknowledged, whose loss ends no wait any more, or a message of
-// this very call that says that its sender means another one.
+// is lost and acknowledged, whose loss ends no wait any more; an operation that
+// failed; a member that is in another call than this PE.
 func (c *Comm) suspect() error {
 	for i := range c.n {
 		if i == c.rank {
@@ -224,7 +231,17 @@ func (c *Comm) suspect() error {
 	if err := c.reap(); err != nil {
 		return err
 	}
-	return c.suspectLinks()
+	for i := range c.core.links {
+		for _, t := range c.core.links[i].tickets {
+			if err := t.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.suspectLinks(); err != nil {
+		return err
+	}
+	return c.suspectMembers()
 }
 
 // start puts an operation in the line; it is not nil, unless c is. bad is what is
@@ -273,6 +290,7 @@ type refusal struct {
 
 func (r *refusal) step(*Comm) (bool, error) { return false, r.err }
 func (r *refusal) name() string             { return r.call }
+func (r *refusal) signature() signature     { return signature{} }
 
 // hookStep is the progress of started calls, under the proxy's role.
 func (c *Comm) hookStep() bool { return c.tryDrive() }
@@ -294,12 +312,11 @@ func (c *Comm) tryDrive() bool {
 // advance steps a started call.
 func (c *Comm) advance(e *entry) bool {
 	if !e.begun {
-		if err := c.open(); err != nil {
+		if err := c.open(e.op); err != nil {
 			c.retire(e, wrap("coll: "+e.op.name(), err))
 			return true
 		}
 		e.begun = true
-		c.cur = e.op
 		c.end.active = false
 	} else if !c.ctx.Use() {
 		c.close() // so that this PE's Close can go on
@@ -330,7 +347,6 @@ func (c *Comm) advance(e *entry) bool {
 
 // retire ends a started call and lets the next one go.
 func (c *Comm) retire(e *entry, err error) {
-	c.cur = nil
 	c.active.Store(nil)
 	c.hook.Disarm()
 	e.p.finish(err)

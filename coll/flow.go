@@ -34,6 +34,8 @@ func (f *flow) reset(call string, sig signature) {
 
 func (f *flow) name() string { return f.call }
 
+func (f *flow) signature() signature { return f.sig }
+
 // send and recv add a transfer.
 func (f *flow) send(to int, b []byte) { f.out[to].set(b); f.left++ }
 
@@ -79,7 +81,6 @@ const copyPiece = 256 * kib
 
 func (f *flow) begin(c *Comm) {
 	f.ready = true
-	c.core.sig = f.sig
 	if same, _ := overlap(f.selfDst, f.selfSrc); same {
 		f.selfPos = len(f.selfSrc) // in place
 	}

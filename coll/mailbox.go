@@ -331,8 +331,12 @@ func (m *messages) stepLink(l *mailLink) (moved bool, err error) {
 		if len(l.queue) == 0 {
 			break
 		}
-		if more, err := m.sendNext(l); !more || err != nil {
+		more, err := m.sendNext(l)
+		if err != nil {
 			return moved, err
+		}
+		if !more {
+			break // what comes from there is taken all the same
 		}
 		moved = true
 	}

@@ -40,6 +40,8 @@ func (r *reduction) make(n int) {
 
 func (r *reduction) name() string { return r.call }
 
+func (r *reduction) signature() signature { return r.sig }
+
 func (r *reduction) reset(call string, sig signature, how arithmetic, dst, src []byte) {
 	r.call, r.sig, r.how, r.ready = call, sig, how, false
 	r.src, r.dst, r.mine, r.into = src, dst, nil, nil
@@ -58,7 +60,6 @@ func (r *reduction) fold(into, mine []byte, first, end int) {
 func (r *reduction) begin(c *Comm) {
 	r.ready = true
 	k := &c.core
-	k.sig = r.sig
 	// Blocks go through the workspace, where they are folded from.
 	for i := range r.rs {
 		r.rs[i].open = true

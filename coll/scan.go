@@ -103,6 +103,8 @@ type chain struct {
 
 func (k *chain) name() string { return k.call }
 
+func (k *chain) signature() signature { return k.sig }
+
 func (k *chain) scan(c *Comm, call string, how arithmetic, dst, src []byte, exclusive bool) error {
 	*k = chain{
 		call: call, sig: sign(call, uint8(how.op), uint8(how.typ), 0, len(src)),
@@ -122,7 +124,6 @@ func (k *chain) widen() int {
 func (k *chain) step(c *Comm) (bool, error) {
 	if !k.ready {
 		k.ready = true
-		c.core.sig = k.sig
 		if c.core.sums == nil {
 			c.core.sums = make([]byte, c.core.slots*uint64(c.core.piece))
 		}

@@ -52,6 +52,8 @@ type mark struct {
 
 func (r *rounds) name() string { return r.call }
 
+func (r *rounds) signature() signature { return r.sig }
+
 func (r *rounds) step(c *Comm) (bool, error) {
 	for len(r.marks) > 0 {
 		if m := r.marks[0]; m.l.Pending() > 0 && m.l.QueuedAcked() < m.n {
@@ -67,7 +69,6 @@ func (r *rounds) step(c *Comm) (bool, error) {
 	}
 	if !r.ready {
 		r.ready, r.d = true, 1
-		c.core.sig = r.sig
 		c.ctx.MemoryBarrier()
 	}
 	for r.d < c.n {

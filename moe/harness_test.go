@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"goshmem/internal/fabric"
 	"goshmem/moe"
 	"goshmem/moe/oracle"
 	"goshmem/moe/routing"
@@ -22,10 +23,29 @@ type lane struct {
 	name string
 	path string
 	ring int
+	set  func(cfg *pe.Config) // what else a world gets; nil: nothing
 }
 
 func lanes() []lane {
-	return []lane{{"auto", "auto", 0}, {"proxy", "proxy", 0}, {"proxy-ring-1", "proxy", 1}}
+	return []lane{
+		{"auto", "auto", 0, nil},
+		{"proxy", "proxy", 0, nil},
+		{"proxy-ring-1", "proxy", 1, nil},
+		{"fabric", "auto", 0, overFabric},
+	}
+}
+
+// overFabric makes every rank a node; what goes between them is delayed,
+// reordered between lanes, lost and sent again, and in many pieces.
+func overFabric(cfg *pe.Config) {
+	f, err := fabric.New(fabric.Config{
+		Seed: 5, MaxMessage: 1000, Window: 8, Connect: 3, Handshake: true, Delay: 20, Skew: 10,
+		Stall: 0.02, StallFor: 100, Loss: 0.05, Retry: 20, Partial: true,
+	})
+	if err != nil {
+		panic(err)
+	}
+	cfg.Nodes, cfg.Remote = cfg.Size, f.Factory()
 }
 
 // each runs a test on every lane.
@@ -41,6 +61,9 @@ func world(t *testing.T, l lane, ranks int, heap int64, fn func(ctx context.Cont
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	cfg := pe.Config{Size: ranks, HeapSize: heap + 1<<20, Sparse: true, Path: l.path, RingCapacity: l.ring}
+	if l.set != nil {
+		l.set(&cfg)
+	}
 	if err := pe.Run(ctx, cfg, func(p *pe.PE) error { return fn(ctx, p) }); err != nil {
 		t.Fatal(err)
 	}

@@ -36,22 +36,32 @@ func newTraffic(ctx context.Context, p *pe.PE) (*traffic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &traffic{pe: p, box: s.box, sigs: s.sigs, words: s.words}, nil
+	box, err := p.AllocMem(ctx, int64(trafficStride*p.Size()), 0)
+	if err != nil {
+		return nil, err
+	}
+	return &traffic{pe: p, box: box, sigs: s.sigs, words: s.words}, coll.Sync(ctx, p.Team())
 }
+
+// trafficStride is the room of one source PE. Its goroutines write to parts of
+// their own: what is put without a signal must not meet.
+const trafficStride = 512 << 10
 
 func (tr *traffic) start(ctx context.Context, allowed ...error) {
 	c := tr.pe.Context()
 	src, dst := make([]byte, 3000), make([]byte, 3000)
 	large := make([]byte, 300<<10)
+	part := func(i int) heap.Ref { return tr.box.Add(uint64(trafficStride*c.Rank() + 4<<10*i)) }
+	own := tr.words.At(2 + c.Rank())
 	work := []func(to int, round uint64) error{
-		func(to int, _ uint64) error { return rma.PutMem(c, tr.box, src, to) },
-		func(to int, _ uint64) error { _, err := rma.PutMemNBI(c, tr.box, large, to); return err },
+		func(to int, _ uint64) error { return rma.PutMem(c, part(0), src, to) },
+		func(to int, _ uint64) error { _, err := rma.PutMemNBI(c, part(16), large, to); return err },
 		func(to int, _ uint64) error {
-			return rma.PutMemSignal(c, tr.box, src, tr.sigs.At(0), rma.SignalAdd, 1, to)
+			return rma.PutMemSignal(c, part(1), src, tr.sigs.At(0), rma.SignalAdd, 1, to)
 		},
-		func(to int, _ uint64) error { return rma.GetMem(c, dst, tr.box, to) },
+		func(to int, _ uint64) error { return rma.GetMem(c, dst, part(2), to) },
 		func(to int, _ uint64) error { _, err := amo.FetchAdd(c, tr.words.At(1), 1, to); return err },
-		func(to int, r uint64) error { return rma.PutValue(c, tr.words.At(2), r, to) },
+		func(to int, r uint64) error { return rma.PutValue(c, own, r, to) },
 		func(to int, _ uint64) error {
 			if err := rma.Notify(c, 3, to); err != nil {
 				return err
@@ -59,7 +69,7 @@ func (tr *traffic) start(ctx context.Context, allowed ...error) {
 			return rma.WaitSignals(ctx, c, 1, rma.From(to), rma.Index(3))
 		},
 		func(to int, _ uint64) error {
-			if _, err := rma.PutMemNBI(c, tr.box, src, to); err != nil {
+			if _, err := rma.PutMemNBI(c, part(3), src, to); err != nil {
 				return err
 			}
 			return rma.Quiet(ctx, c)
@@ -112,7 +122,7 @@ type closeArgs struct {
 func (a closeArgs) config(c *faultlab.Child) pe.Config {
 	return pe.Config{
 		Rank: c.Rank, Size: c.Size, Rendezvous: c.Rendezvous,
-		HeapSize: 1 << 20, Contexts: 8, Path: a.Path, RingCapacity: 16, CloseTimeout: a.CloseTimeout,
+		HeapSize: 4 << 20, Contexts: 8, Path: a.Path, RingCapacity: 16, CloseTimeout: a.CloseTimeout,
 	}
 }
 
@@ -172,7 +182,7 @@ func TestCloseDuringTraffic(t *testing.T) {
 // The same in one process: the world ends in traffic, in each way that Run has.
 func TestRunEndsDuringTraffic(t *testing.T) {
 	bothPaths(t, func(t *testing.T, path string) {
-		cfg := pe.Config{Size: 3, HeapSize: 1 << 20, Contexts: 8, Path: path, RingCapacity: 16}
+		cfg := pe.Config{Size: 3, HeapSize: 4 << 20, Contexts: 8, Path: path, RingCapacity: 16}
 		t.Run("a PE fails", func(t *testing.T) {
 			ctx, failure := testContext(t), errors.New("as told")
 			err := pe.Run(ctx, cfg, func(p *pe.PE) error {

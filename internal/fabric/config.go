@@ -56,7 +56,7 @@ const (
 	Sound         Broken = iota // keeps the contract
 	UnorderedLane               // requests of a lane overtake each other, as behind a fence that does nothing
 	EarlySignal                 // a signal is raised before its payload is there
-	EarlyAck                    // a request completes before it took effect
+	EarlyAck                    // a request that returns nothing completes before it took effect
 
 	numBroken
 )

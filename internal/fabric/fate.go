@@ -29,10 +29,10 @@ func (c *Config) Fate(owner, peer, k int, n uint64) Fate {
 	}
 	switch c.Broken {
 	case UnorderedLane:
-		f.Flight += upTo(50)
+		f.Flight += upTo(200)
 	case EarlySignal:
 		f.Signal = f.Flight
-		f.Flight += 1 + upTo(50)
+		f.Flight += 1 + upTo(200)
 	case EarlyAck:
 		f.Flight += 1 + upTo(200)
 	}

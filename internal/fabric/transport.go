@@ -5,14 +5,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"goshmem/channel"
 	"goshmem/heap"
 	"goshmem/internal/errs"
 )
 
-// patience is how many looks find nothing before the clock jumps.
-const patience = 4
+// How many looks find nothing before the clock jumps: more where somebody is to
+// see what the contract forbids.
+const (
+	patience       = 4
+	brokenPatience = 100
+)
 
 // transport is a fabric in one world of one process.
 type transport struct {
@@ -28,15 +33,43 @@ type transport struct {
 	dying     []int
 	greetings map[[2]int]*greeting
 	closed    bool
+	stop      func() // ends the ticker; nil: there is none
 }
 
 var _ channel.Transport = (*transport)(nil)
 
 func newTransport(f *Fabric, env channel.Env) *transport {
-	return &transport{
+	t := &transport{
 		f: f, cfg: &f.cfg, w: newWire(env, true),
 		sent: map[int]int{}, greetings: map[[2]int]*greeting{},
 	}
+	if t.cfg.Broken == EarlyAck {
+		t.stop = t.tick(time.Millisecond)
+	}
+	return t
+}
+
+// tick lets ticks pass by themselves: nobody polls for what was acknowledged. The
+// function returned ends it.
+func (t *transport) tick(every time.Duration) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ticker.C:
+			}
+			t.mu.Lock()
+			t.now += brokenPatience
+			t.pass()
+			t.mu.Unlock()
+		}
+	}()
+	return func() { close(quit); <-done }
 }
 
 // Describe names the seed.
@@ -168,11 +201,14 @@ func (t *transport) launch(ln *lane, r *channel.Request) {
 	}
 	t.w.schedule(at, tie(at), sending, f)
 	if t.cfg.Broken == EarlySignal {
-		early := at + int64(fate.Signal)
-		t.w.schedule(early, tie(early), raised, f)
+		sig := at + int64(fate.Signal)
+		t.w.schedule(sig, tie(sig), raised, f)
 	}
-	if t.cfg.Broken == EarlyAck {
-		t.w.schedule(at, tie(at), ended, f)
+	_, back := f.bytes()
+	early := t.cfg.Broken == EarlyAck && back == 0
+	if early {
+		ln.acked = max(ln.acked, at)
+		t.w.schedule(ln.acked, tie(ln.acked), ended, f)
 	}
 	at += int64(fate.Flight)
 	if t.cfg.Broken != UnorderedLane {
@@ -180,7 +216,7 @@ func (t *transport) launch(ln *lane, r *channel.Request) {
 		ln.landing = at
 	}
 	t.w.schedule(at, tie(at), arrived, f)
-	if t.cfg.Broken != EarlyAck {
+	if !early {
 		at = max(ln.acked, at+int64(fate.Ack))
 		ln.acked = at
 		t.w.schedule(at, tie(at), ended, f)
@@ -193,7 +229,11 @@ func (t *transport) Poll(out []channel.Completion) int {
 	t.mu.Lock()
 	t.now++
 	if !t.pass() {
-		if at, ok := t.w.next(); ok && t.idle >= patience {
+		limit := patience
+		if t.cfg.Broken != Sound {
+			limit = brokenPatience
+		}
+		if at, ok := t.w.next(); ok && t.idle >= limit {
 			t.now = at
 			t.pass()
 		}
@@ -335,8 +375,14 @@ func (t *transport) Abort(l *channel.Lane) {
 func (t *transport) Close(context.Context) error {
 	t.f.forget(t)
 	t.mu.Lock()
+	stop := t.stop
+	t.closed, t.stop = true, nil
+	t.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.closed = true
 	for _, ln := range t.w.order {
 		ln.drop()
 	}

@@ -155,8 +155,8 @@ func nbi[T amoInt](e *Env) {
 		e.OK(err)
 		e.OK(rma.Wait(e.Ctx, e.C, t))
 		e.Equal([]T{5, 10, 11, 0b1100, 0b1100, 0b0110, 0b0010, 0b1010, 0b0101}, got)
-		e.retry(func() error { return amo.TryAdd(e.C, w, 1, to) })
-		e.retry(func() error {
+		e.Retry(func() error { return amo.TryAdd(e.C, w, 1, to) })
+		e.Retry(func() error {
 			_, err := amo.TryFetchAddNBI(e.C, &got[0], w, 1, to)
 			return err
 		})

@@ -31,7 +31,7 @@ func getSizes(e *Env) {
 			e.OK(rma.Wait(e.Ctx, e.C, t))
 		},
 		func(dst []byte, src heap.Ref, target int) {
-			e.retry(func() error {
+			e.Retry(func() error {
 				_, err := rma.TryGetMemNBI(e.C, dst, src, target)
 				return err
 			})

@@ -60,7 +60,7 @@ var putWays = []struct {
 		e.True(done, "a ticket that was waited for is not complete")
 	}},
 	{"try", func(e *Env, dst heap.Ref, src []byte, target int) {
-		e.retry(func() error {
+		e.Retry(func() error {
 			_, err := rma.TryPutMemNBI(e.C, dst, src, target)
 			return err
 		})
@@ -213,8 +213,8 @@ func typed[T heap.Elem](e *Env) {
 	e.OK(e.P.Free(e.Ctx, a.Ref()))
 }
 
-// retry repeats a Try form until it has room.
-func (e *Env) retry(try func() error) {
+// Retry repeats a Try form until it has room.
+func (e *Env) Retry(try func() error) {
 	for {
 		err := try()
 		if err == nil {

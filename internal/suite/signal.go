@@ -37,7 +37,7 @@ func putSignal(e *Env) {
 			clear(src)
 		},
 		func(dst heap.Ref, src []byte, sig heap.Signal, op rma.SignalOp, v uint64) {
-			e.retry(func() error {
+			e.Retry(func() error {
 				_, err := rma.TryPutMemSignalNBI(e.C, dst, src, sig, op, v, to)
 				return err
 			})

@@ -134,7 +134,7 @@ func batch(e *Env) {
 			e.OK(err)
 		} else {
 			all := last(items(e.Rank()))
-			e.retry(func() error {
+			e.Retry(func() error {
 				_, err := rma.TryPutBatch(e.C, all, to)
 				return err
 			})

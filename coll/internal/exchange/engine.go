@@ -223,6 +223,8 @@ func (e *Engine) Begin(call uint64, rows *Rows, prompt bool) {
 		}
 	}
 	if ch.Rounds {
+		me := &e.peers[e.rank] // as a destination of its own relaying
+		me.ready, me.region = true, heap.MakeRef(e.mem.Ref.World(), rows.dst.Region(), 0)
 		e.beginRounds()
 	}
 }
@@ -317,12 +319,12 @@ func (e *Engine) sendEntry(p *peer, credits uint64, counts *serve) (bool, error)
 	le.PutUint64(b[8:], uint64(r.dst.Region()))
 	le.PutUint64(b[16:], r.dst.Offset()+uint64(r.recvAt[p.rank]))
 	le.PutUint64(b[24:], uint64(r.recvN[p.rank]))
-	n := entryBytes
+	n := plan.CreditBytes
 	if counts != nil {
 		for d := range e.on {
 			_, expected := e.expects(counts, d)
 			le.PutUint64(b[n:], uint64(expected))
-			n += countBytes
+			n += plan.CountBytes
 		}
 	}
 	t, err := rma.TryPutMemSignalNBI(e.c, e.entry, b[:n], e.credit, rma.SignalAdd, credits, p.rank)
@@ -357,7 +359,7 @@ func (e *Engine) look(p *peer) (bool, error) {
 	}
 	if p.round != nil {
 		for d, j := range p.round.on {
-			if n := le.Uint64(b[entryBytes+countBytes*d:]); n != uint64(e.rows.sendN[j]) {
+			if n := le.Uint64(b[plan.CreditBytes+plan.CountBytes*d:]); n != uint64(e.rows.sendN[j]) {
 				return false, mismatch(e.c, j, e.rank, j, e.rows.sendN[j], int64(n))
 			}
 		}

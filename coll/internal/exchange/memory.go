@@ -13,6 +13,9 @@ type Config struct {
 	plan.Params
 	// Straight is the number of bytes from which Auto does not relay a pair.
 	Straight int64
+	// Merge is the number of bytes from which a relay's own do not go through its
+	// slots.
+	Merge int64
 }
 
 // Need is the symmetric memory of an engine: signals, which must be zero, and
@@ -37,13 +40,7 @@ type layout struct {
 }
 
 const (
-	line       = 64
-	entryBytes = 32 // of an entry: call, region, offset, bytes
-	countBytes = 8  // and of each count behind it
-	rowEntry   = 16 // offset, bytes
-	// gatherMax is the most bytes of a sub-round that are collected behind the
-	// header for one put; longer ones are put from where they are.
-	gatherMax = 16 << 10
+	line      = 64
 	maxStages = 16
 )
 
@@ -52,11 +49,11 @@ func roundUp(n int64) int64 { return (n + line - 1) / line * line }
 // lay lays an engine's memory out; false: parameters out of bounds, or a sum that
 // overflows.
 func lay(t *plan.Topology, cfg Config) (layout, bool) {
-	l := layout{ch: plan.NewChooser(t, cfg.Algo, cfg.Straight)}
+	l := layout{ch: plan.NewChooser(t, cfg.Algo, cfg.Straight, cfg.Merge)}
 	n := t.Size()
 	l.entry = line
 	if l.ch.Rounds {
-		l.entry = roundUp(entryBytes + countBytes*int64(t.Most()))
+		l.entry = roundUp(plan.CreditBytes + plan.CountBytes*int64(t.Most()))
 	}
 	l.need = Need{Signals: 2 * n, Bytes: int64(n) * l.entry}
 	if !l.ch.Rounds {
@@ -67,9 +64,9 @@ func lay(t *plan.Topology, cfg Config) (layout, bool) {
 		return layout{}, false
 	}
 	l.need.Signals += t.Most()
-	l.rowLen = roundUp(int64(t.Rounds()*t.Streams()) * rowEntry)
+	l.rowLen = roundUp(int64(t.Rounds()*t.Streams()) * plan.RowBytes)
 	l.count = min(t.Rounds()*cfg.Slots, maxStages)
-	l.stage = roundUp(l.z.Header + min(l.z.Payload, gatherMax))
+	l.stage = roundUp(l.z.Header + min(l.z.Payload, plan.GatherMax))
 	for _, part := range [...]struct {
 		at    *int64
 		bytes int64

@@ -353,7 +353,7 @@ func (e *Engine) expects(s *serve, local int) (at uint64, n int64) {
 		return e.rows.dst.Offset() + uint64(e.rows.recvAt[s.source.rank]), e.rows.recvN[s.source.rank]
 	}
 	row := e.mem.Local[e.l.rowAt(local, e.parity):]
-	b := row[int64((s.k-1)*e.t.Streams()+s.stream)*rowEntry:]
+	b := row[int64((s.k-1)*e.t.Streams()+s.stream)*plan.RowBytes:]
 	return binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:]))
 }
 
@@ -365,10 +365,10 @@ func (e *Engine) putRow(p *peer) (bool, error) {
 	}
 	end := 0
 	for _, v := range p.served {
-		b := p.rowOut[v.index*rowEntry:]
+		b := p.rowOut[v.index*plan.RowBytes:]
 		binary.LittleEndian.PutUint64(b, e.rows.dst.Offset()+uint64(e.rows.recvAt[v.source]))
 		binary.LittleEndian.PutUint64(b[8:], uint64(e.rows.recvN[v.source]))
-		end = (v.index + 1) * rowEntry
+		end = (v.index + 1) * plan.RowBytes
 	}
 	at := e.mem.Ref.Add(uint64(e.l.rowAt(e.t.Local(e.rank), e.parity)))
 	t, err := rma.TryPutMemNBI(e.c, at, p.rowOut[:end], p.rank)

@@ -13,6 +13,7 @@ type round struct {
 	rail    *peer
 	node    int
 	on      []int
+	own     []byte  // for the rail peer, if that does not go through its slots
 	relayed []int64 // by local index on the node
 	subs    int
 	sub     int // next to send
@@ -67,7 +68,10 @@ func (e *Engine) beginRounds() {
 	for i := range e.rounds {
 		r := &e.rounds[i]
 		sum := e.l.ch.Relayed(r.relayed, e.rank, r.node, func(d int) int64 { return e.rows.sendN[r.on[d]] })
-		r.subs, r.sub, r.stage = e.l.z.Subs(sum), 0, nil
+		r.subs, r.sub, r.stage, r.own = e.l.z.Subs(sum), 0, nil, nil
+		if q := r.rail.rank; e.l.ch.Way(e.rank, q, e.rows.sendN[q]) == plan.Rail {
+			r.own = e.rows.send(q)
+		}
 	}
 	e.beginBanks()
 }
@@ -106,12 +110,10 @@ func (e *Engine) sendRound(r *round) error {
 		if ok, err := e.mayPut(r); !ok {
 			return err
 		}
-		if r.sub == r.subs-1 {
+		if r.sub == r.subs-1 && r.rail.pos < int64(len(r.own)) {
 			// The rail peer's own bytes are there before the last data signal.
-			if b := e.rows.send(r.rail.rank); r.rail.pos < int64(len(b)) {
-				if ok, err := e.put(r.rail, r.rail.to, b, &r.rail.pos, heap.Signal{}); !ok {
-					return err
-				}
+			if ok, err := e.put(r.rail, r.rail.to, r.own, &r.rail.pos, heap.Signal{}); !ok {
+				return err
 			}
 		}
 		if r.stage == nil && !e.compose(r) {
@@ -130,7 +132,7 @@ func (e *Engine) sendRound(r *round) error {
 // mayPut tells whether the next sub-round's slot is granted, and its receiver
 // known to expect as many bytes.
 func (e *Engine) mayPut(r *round) (bool, error) {
-	if e.mutation == NoGrants && (r.sub < r.subs-1 || e.rows.sendN[r.rail.rank] == 0) {
+	if e.mutation == NoGrants && (r.sub < r.subs-1 || len(r.own) == 0) {
 		return true, nil
 	}
 	if ok, err := e.look(r.rail); !ok {
@@ -169,7 +171,7 @@ func (e *Engine) compose(r *round) bool {
 	}
 	r.length = h.EncodeTo(r.stage.mem, len(r.on), func(d int) int64 { return e.rows.sendN[r.on[d]] }, r.pieces)
 	r.headed, r.next = false, 0
-	if r.payload <= gatherMax {
+	if r.payload <= plan.GatherMax {
 		for _, p := range r.pieces {
 			r.length += copy(r.stage.mem[r.length:], e.bytesOf(r, p))
 		}

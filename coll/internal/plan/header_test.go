@@ -31,7 +31,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 			t.Skip()
 		}
 		z, _ := Measure(top, Params{2, 2, MinSlot(top)})
-		c := NewChooser(top, Auto, 300)
+		c := NewChooser(top, Auto, 300, 50)
 		c.Rounds = true
 		k := rapid.IntRange(1, top.Rounds()).Draw(t, "round")
 		p := rapid.IntRange(0, top.Size()-1).Draw(t, "source")
@@ -81,7 +81,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	top := NewTopology([]int{0, 0, 0, 1, 1, 1})
 	z, _ := Measure(top, Params{1, 1, MinSlot(top) + 1000})
-	c := NewChooser(top, Relay, 0)
+	c := NewChooser(top, Relay, 0, 1)
 	h := sent(&z, &c, Expect{Call: 3, Round: 1, Source: 0}, 1, []int64{5, 7, 9})
 	good := make([]byte, z.SlotBytes)
 	h.Encode(good)
@@ -115,7 +115,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzHeader(f *testing.F) {
 	top := NewTopology([]int{0, 1, 0, 1, 1, 2})
 	z, _ := Measure(top, Params{2, 2, MinSlot(top) + 100})
-	c := NewChooser(top, Auto, 500)
+	c := NewChooser(top, Auto, 500, 1)
 	for sub := range 2 {
 		h := sent(&z, &c, Expect{Call: 9, Round: 1, Source: 2, Sub: sub}, 1, []int64{100, 80, 600})
 		b := make([]byte, z.SlotBytes)

@@ -8,6 +8,20 @@ const (
 	entryBytes = 24
 )
 
+// Bytes of what goes before the data.
+const (
+	CreditBytes = 32 // what an entry credit brings
+	CountBytes  = 8  // and for each rank of the node, a first grant
+	RowBytes    = 16 // what a rank tells a relay of its node of one source
+)
+
+// GatherMax is the most bytes of a sub-round that are collected behind the header
+// for one put; longer ones are put from where they are.
+const GatherMax = 16 << 10
+
+// HeaderBytes is the length of a slot's header for a node of so many ranks.
+func HeaderBytes(ranks int) int64 { return headerBytes(ranks) }
+
 // Params shapes the slots of a relay.
 type Params struct {
 	Banks     int   // W, 1 or more

@@ -31,7 +31,7 @@ const (
 	Near                // a put within the node
 	Straight            // a put to another node, by an entry credit
 	Rail                // a put to the rail peer, under its grants
-	Relayed             // through the rail peer
+	Relayed             // through the rail peer's slots, perhaps to itself
 )
 
 func (w Way) String() string {
@@ -46,12 +46,16 @@ type Chooser struct {
 	// Straight is the number of bytes from which a pair that would be relayed
 	// goes straight instead.
 	Straight int64
+	// Merge is the number of bytes from which what is for the rail peer itself
+	// does not go through its slots, where it takes one message less and one copy
+	// more.
+	Merge int64
 }
 
 // NewChooser resolves an algorithm for a topology. Relaying cannot merge messages
 // where every node has one rank, so Auto is Direct there.
-func NewChooser(t *Topology, a Algo, straight int64) Chooser {
-	c := Chooser{T: t, Straight: 1<<63 - 1}
+func NewChooser(t *Topology, a Algo, straight, merge int64) Chooser {
+	c := Chooser{T: t, Straight: 1<<63 - 1, Merge: merge}
 	switch {
 	case t.Nodes() < 2 || a == Direct || a == Auto && t.Most() == 1:
 	case a == Auto:
@@ -73,7 +77,9 @@ func (c *Chooser) Way(p, j int, n int64) Way {
 	case !c.Rounds:
 		return Straight
 	case t.Relay(p, j) == j:
-		return Rail
+		if n >= c.Merge {
+			return Rail
+		}
 	case n >= c.Straight:
 		return Straight
 	}

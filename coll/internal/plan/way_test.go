@@ -22,6 +22,7 @@ func TestWays(t *testing.T) {
 		{"near", two, Relay, 1, 0, 9, Near},
 		{"rail", two, Relay, 1, 3, 9, Rail},
 		{"rail, long", two, Auto, 1, 3, 1 << 40, Rail},
+		{"rail, short", two, Relay, 1, 3, 7, Relayed},
 		{"relayed", two, Relay, 1, 2, 9, Relayed},
 		{"relayed, long", two, Relay, 1, 2, 1 << 40, Relayed},
 		{"short", two, Auto, 1, 2, 99, Relayed},
@@ -32,10 +33,10 @@ func TestWays(t *testing.T) {
 		{"nothing to merge, forced", flat, Relay, 0, 1, 9, Rail},
 		{"one node", alone, Relay, 0, 1, 9, Near},
 	} {
-		ch := NewChooser(c.t, c.a, 100)
+		ch := NewChooser(c.t, c.a, 100, 8)
 		assert.Equal(t, c.want, ch.Way(c.p, c.j, c.n), c.name)
 	}
-	assert.False(t, func() bool { c := NewChooser(alone, Relay, 1); return c.Rounds }())
+	assert.False(t, func() bool { c := NewChooser(alone, Relay, 1, 1); return c.Rounds }())
 	assert.Equal(t, "auto direct relay algo(7)", Auto.String()+" "+Direct.String()+" "+Relay.String()+" "+Algo(7).String())
 	assert.Equal(t, "self near straight rail relayed", Self.String()+" "+Near.String()+" "+Straight.String()+" "+Rail.String()+" "+Relayed.String())
 }

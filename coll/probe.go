@@ -1,0 +1,93 @@
+package coll
+
+import (
+	"errors"
+	"fmt"
+
+	"goshmem/amo"
+	"goshmem/heap"
+	"goshmem/pe"
+	"goshmem/rma"
+)
+
+// The word that a member shows of its latest call: the call's number (16 bits),
+// kind (6), operation (4), type (4), digests of root (9) and count (24), and
+// whether it is in it. Members read it where something went wrong, or may have.
+const inCall uint64 = 1
+
+// shown are the word's fields.
+func shown() []struct {
+	name        string
+	shift, bits int
+} {
+	return []struct {
+		name        string
+		shift, bits int
+	}{{"call", 42, 6}, {"operation", 38, 4}, {"type", 34, 4}, {"root", 25, 9}, {"count", 1, 24}}
+}
+
+// word packs a signature.
+func (s signature) word(call uint32) uint64 {
+	cut := func(v uint64, bits int) uint64 { return v & (1<<bits - 1) }
+	digest := func(v uint64, bits int) uint64 { return v * 0x9e3779b97f4a7c15 >> (64 - bits) }
+	return uint64(uint16(call))<<48 | cut(s.what, 6)<<42 | cut(s.what>>8, 4)<<38 | cut(s.what>>16, 4)<<34 |
+		digest(s.what>>32, 9)<<25 | digest(s.count, 24)<<1
+}
+
+// probe is a look at a member's word, on its way.
+type probe struct {
+	v     uint64
+	t     rma.Ticket
+	asked bool
+	stale bool // the answer does not count
+}
+
+// probe looks at a member's word: got says that v is an answer, gone that there
+// will be none. It asks again after each answer.
+func (c *Comm) probe(i int) (v uint64, got, gone bool) {
+	if c.probes == nil {
+		c.probes = make([]probe, c.n)
+	}
+	p := &c.probes[i]
+	if !p.asked {
+		t, err := amo.TryFetchAddNBI(c.ctx, &p.v, heap.MakePtr[uint64](c.stateAt), 0, i)
+		if err != nil {
+			return 0, false, !errors.Is(err, pe.ErrWouldBlock)
+		}
+		p.t, p.asked, p.stale = t, true, false
+	}
+	if !p.t.Done() {
+		return 0, false, false
+	}
+	p.asked = false
+	if p.stale {
+		p.stale = false
+		return 0, false, false
+	}
+	return p.v, p.t.Err() == nil, p.t.Err() != nil
+}
+
+// suspectMembers looks for a member that is in the call of this number and means
+// another one. It would be noticed by its messages, but it may have none for this
+// PE.
+func (c *Comm) suspectMembers() error {
+	mine := c.core.sig.word(c.calls)
+	for i := range c.n {
+		if i == c.rank {
+			continue
+		}
+		v, got, _ := c.probe(i)
+		if !got || v>>48 != mine>>48 || v&^inCall == mine || v>>42&0x3f == 0 {
+			continue // in another call still, in the same one, or in a refused one
+		}
+		for _, f := range shown() {
+			if mask := uint64(1)<<f.bits - 1; v>>f.shift&mask != mine>>f.shift&mask {
+				return &pe.MismatchError{
+					PE: c.world[i], Field: f.name,
+					Want: fmt.Sprintf("one value in call number %d, %s", c.calls, c.cur.name()), Have: "another",
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package coll_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"goshmem/coll"
+	"goshmem/pe"
+	"goshmem/rma"
+)
+
+// Started calls queue, go on while their caller does something else, and blocking
+// ones take their turn among them.
+func TestStartedCallsQueue(t *testing.T) {
+	for _, l := range lanes() {
+		t.Run(l.name, func(t *testing.T) {
+			comm(t, l, 3, small(), func(ctx context.Context, c *coll.Comm) error {
+				const k = 20
+				var all []*coll.Pending
+				bufs := make([][]int32, k)
+				for i := range bufs {
+					bufs[i] = make([]int32, 200)
+					for j := range bufs[i] {
+						bufs[i][j] = int32(c.Rank() + i*j)
+					}
+					p, err := coll.StartAllReduce(c, coll.Sum, bufs[i], bufs[i])
+					if err != nil {
+						return err
+					}
+					all = append(all, p)
+				}
+				x := []int32{int32(c.Rank())}
+				if err := coll.AllReduce(ctx, c, coll.Max, x, x); err != nil { // in its turn, the last
+					return err
+				}
+				assert.EqualValues(t, 2, x[0])
+				for i, p := range all {
+					done, err := p.Test()
+					assert.True(t, done, "call %d is before the blocking one", i)
+					if err != nil {
+						return err
+					}
+					for j, v := range bufs[i] {
+						if v != int32(3+3*i*j) {
+							return fmt.Errorf("call %d element %d: %d", i, j, v)
+						}
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A started call needs nothing of its caller: it goes on while that sleeps, or
+// waits for something else.
+func TestStartedCallGoesOnAlone(t *testing.T) {
+	for _, l := range lanes() {
+		t.Run(l.name, func(t *testing.T) {
+			world(t, l, 3, func(ctx context.Context, p *pe.PE) error {
+				c, err := coll.New(ctx, p.Team(), small())
+				if err != nil {
+					return err
+				}
+				sigs, err := p.AllocSignals(ctx, 1)
+				if err != nil {
+					return err
+				}
+				dst, src := make([]int32, 3000), make([]int32, 1000)
+				q, err := coll.StartFCollect(c, dst, src)
+				if err != nil {
+					return err
+				}
+				if p.Rank() == 0 {
+					for done := false; !done; { // nothing but looking: no poll
+						time.Sleep(time.Millisecond)
+						done = complete(q)
+						if err := ctx.Err(); err != nil {
+							return err
+						}
+					}
+					for i := 1; i < 3; i++ {
+						if err := rma.Signal(p.Context(), sigs.At(0), rma.SignalAdd, 1, i); err != nil {
+							return err
+						}
+					}
+				} else if err := rma.WaitSignal(ctx, p.Context(), sigs.At(0), rma.GE, 1); err != nil {
+					return err
+				}
+				if err := q.Wait(ctx); err != nil {
+					return err
+				}
+				return c.Free(ctx)
+			})
+		})
+	}
+}
+
+// complete looks at a Pending without driving it.
+func complete(p *coll.Pending) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return p.Wait(ctx) == nil
+}
+
+// A wait that ends at its deadline leaves the call going.
+func TestWaitAgain(t *testing.T) {
+	comm(t, lanes()[0], 2, coll.Config{}, func(ctx context.Context, c *coll.Comm) error {
+		x := []float64{1}
+		if c.Rank() == 1 {
+			time.Sleep(30 * time.Millisecond)
+		}
+		p, err := coll.StartAllReduce(c, coll.Sum, x, x)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			short, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, p.Wait(short), pe.ErrTimeout)
+		}
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+		assert.InDelta(t, 2, x[0], 0)
+		return p.Wait(ctx) // again: the same
+	})
+}
+
+// A barrier that was started covers what was put before.
+func TestStartedBarrierCompletesPuts(t *testing.T) {
+	for _, l := range lanes() {
+		t.Run(l.name, func(t *testing.T) {
+			world(t, l, 3, func(ctx context.Context, p *pe.PE) error {
+				c, err := coll.New(ctx, p.Team(), small())
+				if err != nil {
+					return err
+				}
+				a, err := pe.Calloc[uint64](ctx, p, 3*1000)
+				if err != nil {
+					return err
+				}
+				for round := range uint64(20) {
+					src := make([]uint64, 1000)
+					for i := range src {
+						src[i] = round*10 + uint64(p.Rank())
+					}
+					for to := range 3 {
+						if _, err := rma.PutNBI(p.Context(), a.Slice(p.Rank()*1000, p.Rank()*1000+1000), src, to); err != nil {
+							return err
+						}
+					}
+					b, err := coll.StartBarrier(c)
+					if err != nil {
+						return err
+					}
+					if err := b.Wait(ctx); err != nil {
+						return err
+					}
+					for i, v := range a.Local() {
+						if v != round*10+uint64(i/1000) {
+							return fmt.Errorf("round %d element %d: %d", round, i, v)
+						}
+					}
+					if err := coll.Sync(ctx, p.Team()); err != nil {
+						return err
+					}
+				}
+				return c.Free(ctx)
+			})
+		})
+	}
+}
+
+// Calls from several goroutines of a PE take turns; here any order will do.
+func TestGoroutinesTakeTurns(t *testing.T) {
+	comm(t, lanes()[0], 2, small(), func(ctx context.Context, c *coll.Comm) error {
+		done := make(chan error, 4)
+		for range 4 {
+			go func() {
+				for range 50 {
+					if err := coll.Broadcast(ctx, c, 0, []byte{1, 2, 3}); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		var err error
+		for range 4 {
+			if e := <-done; err == nil {
+				err = e
+			}
+		}
+		return err
+	})
+}
+
+// Close and Free with calls in flight.
+func TestFree(t *testing.T) {
+	comm(t, lanes()[0], 2, coll.Config{}, func(ctx context.Context, c *coll.Comm) error {
+		_, before := c.Team().PE().Heap()
+		again, err := coll.New(ctx, c.Team(), small())
+		if err != nil {
+			return err
+		}
+		x := []int32{1}
+		if _, err := coll.StartAllReduce(again, coll.Sum, x, x); err != nil {
+			return err
+		}
+		if err := again.Free(ctx); err != nil { // the started call ends first
+			return err
+		}
+		assert.EqualValues(t, 2, x[0])
+		_, after := c.Team().PE().Heap()
+		assert.Equal(t, before, after, "memory is given back")
+		assert.ErrorIs(t, again.Free(ctx), pe.ErrBadRef)
+		assert.ErrorIs(t, coll.AllReduce(ctx, again, coll.Sum, x, x), pe.ErrClosed)
+		_, err = coll.StartAllReduce(again, coll.Sum, x, x)
+		assert.ErrorIs(t, err, pe.ErrClosed)
+		assert.ErrorIs(t, coll.Send(ctx, again, 0, 0, x), pe.ErrClosed)
+		return nil
+	})
+}
+
+// A PE that leaves the world with a call in flight is not held up by it.
+func TestCloseWithACallInFlight(t *testing.T) {
+	began := time.Now()
+	world(t, lanes()[0], 2, func(ctx context.Context, p *pe.PE) error {
+		c, err := coll.New(ctx, p.Team(), coll.Config{})
+		if err != nil {
+			return err
+		}
+		if p.Rank() == 0 {
+			_, err = coll.StartAllReduce(c, coll.Sum, []int32{1}, []int32{1})
+		}
+		return err
+	})
+	assert.Less(t, time.Since(began), 8*time.Second)
+}
