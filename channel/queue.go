@@ -26,7 +26,7 @@ type flight struct {
 type cursor struct {
 	entry int    // index in the queue
 	item  int    // of a batch
-	off   uint64 // bytes done
+	off   uint64 // bytes done; elements of a strided operation
 }
 
 // next cuts the next request at the cursor, at most limit bytes long (0: any).
@@ -65,6 +65,12 @@ func (l *Lane) next(c cursor, limit uint64, req *Request) (after cursor, last bo
 			return cursor{entry: c.entry, off: c.off + req.Size}, false, nil
 		}
 		return whole, true, nil
+	case OpIPut, OpIGet:
+		req.Local = e.ptr
+		if cutStrided(req, c.off, limit) {
+			return cursor{entry: c.entry, off: c.off + req.Size}, false, nil
+		}
+		return whole, true, nil
 	}
 	req.Local = e.ptr
 	return whole, true, nil
@@ -83,6 +89,30 @@ func cut(req *Request, off, limit uint64) (more bool) {
 		return false
 	}
 	req.Size = limit
+	return true
+}
+
+// cutStrided narrows a strided put or get to the elements from number at on; true:
+// more follow. An element is never cut.
+func cutStrided(req *Request, at, limit uint64) (more bool) {
+	size := req.Type.Size()
+	dst, src := at*req.SigOff*size, at*req.SigVal*size
+	req.DstOff += dst
+	req.SrcOff += src
+	if req.Local != nil {
+		local := src
+		if req.Op == OpIGet {
+			local = dst
+		}
+		req.Local = unsafe.Add(req.Local, local)
+	}
+	left := req.Size - at
+	req.Size = left
+	per := max(limit/size, 1)
+	if limit == 0 || left <= per {
+		return false
+	}
+	req.Size = per
 	return true
 }
 

@@ -430,3 +430,46 @@ func TestAllToAllVMutations(t *testing.T) {
 		}
 	}
 }
+
+// TestAllToAllVBrokenTransport: transports that break the contract are noticed.
+// (One that completes requests before they took effect is not: a call relies on
+// completions for its sources alone, on signals for everything else.)
+func TestAllToAllVBrokenTransport(t *testing.T) {
+	if raceflag.Enabled {
+		return // such transports are data races
+	}
+	const seeds = 12
+	for _, broken := range []fabric.Broken{fabric.UnorderedLane, fabric.EarlySignal} {
+		failed := 0
+		for seed := range uint64(seeds) {
+			s := setup{
+				seed: seed, nodes: [][]int{{2, 2, 2}, {1, 1}}[seed%2], cfg: relayed(2), calls: 6,
+				fabric: fabric.Config{Seed: seed, Delay: 10, Skew: 100, MaxMessage: 64, Broken: broken},
+			}
+			s.cfg.Algo = []coll.Algo{coll.AlgoRelay, coll.AlgoDirect}[seed/2%2]
+			_, err := s.run(t, func(ctx context.Context, c *coll.Comm) error {
+				x, err := newExchanger(ctx, c, seed)
+				if err != nil {
+					return err
+				}
+				ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+				defer cancel()
+				rng := rand.New(rand.NewPCG(seed, 83))
+				for call := range s.calls {
+					m := fill(c.Size(), func(i, j int) int { return 200 + rng.IntN(200) })
+					if err := x.call(ctx, call, m, 0); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				failed++
+			}
+		}
+		t.Logf("%v: %d of %d failed", broken, failed, seeds)
+		if failed < seeds/2 {
+			t.Errorf("%v: only %d of %d runs failed", broken, failed, seeds)
+		}
+	}
+}

@@ -3,12 +3,14 @@ package coll_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"goshmem/coll"
 	"goshmem/heap"
+	"goshmem/internal/fabric"
 	"goshmem/pe"
 )
 
@@ -258,5 +260,100 @@ func TestAllToAllV(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestAllToAllVQueues: calls that are started while another is in flight follow
+// it, in order, without their caller.
+func TestAllToAllVQueues(t *testing.T) {
+	for _, nodes := range [][]int{{3}, {2, 2}} {
+		s := setup{nodes: nodes, cfg: relayed(3), fabric: fabric.Config{Delay: 20, Skew: 20}}
+		_, err := s.run(t, func(ctx context.Context, c *coll.Comm) error {
+			const calls, each = 5, 70
+			n := c.Size()
+			dst, err := c.Team().AllocMem(ctx, calls*int64(n)*each, 64)
+			if err != nil {
+				return err
+			}
+			counts := make([]int, n)
+			for i := range counts {
+				counts[i] = each
+			}
+			var all []*coll.Pending
+			for call := range calls {
+				src := make([]byte, n*each)
+				for i := range src {
+					src[i] = byteOf(call, c.Rank(), i/each, i%each)
+				}
+				p, err := coll.StartAllToAllVMem(c, dst.Add(uint64(call*n*each)), counts, nil, src, counts, nil)
+				if err != nil {
+					return err
+				}
+				all = append(all, p)
+			}
+			if err := all[calls-1].Wait(ctx); err != nil {
+				return err
+			}
+			for call, p := range all {
+				if done, err := p.Test(); !done || err != nil {
+					return fmt.Errorf("call %d: %v, %w", call, done, err)
+				}
+				got, err := c.Team().PE().LocalBytes(dst.Add(uint64(call*n*each)), n*each)
+				if err != nil {
+					return err
+				}
+				for i, b := range got {
+					if b != byteOf(call, i/each, c.Rank(), i%each) {
+						return fmt.Errorf("call %d: byte %d is %#x", call, i, b)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+// TestRelayMemory: what a Comm takes on several nodes beyond what it takes on one
+// is the relays' slots, and some that depends on the team alone.
+func TestRelayMemory(t *testing.T) {
+	for _, nodes := range [][]int{{0, 0, 1, 1}, {0, 1, 2, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2}} {
+		for _, w := range []int{1, 3} {
+			cfg := coll.Config{Algo: coll.AlgoRelay, RelayBanks: w, RelaySlots: 2, RelayBytes: 64 << 10}
+			one, err := cfg.Bytes(len(nodes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := cfg.BytesOn(nodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams := 1
+			if len(nodes) == 13 {
+				streams = 8 // all PEs of the first node send to the one of the last
+			}
+			slots := int64(w * streams * 2 * (64 << 10))
+			if extra := all - one; extra < slots || extra > slots+256<<10 {
+				t.Errorf("nodes %v, W %d: %d B more than on one node, slots of %d B", nodes, w, extra, slots)
+			}
+		}
+	}
+	for _, cfg := range []coll.Config{{RelayBytes: 128}, {RelayBanks: 65}, {RelaySlots: -1}, {Straight: -1}, {Algo: 3}, {RelayBytes: 100000}} {
+		if _, err := cfg.BytesOn([]int{0, 0, 0, 1, 1, 1}); !errors.Is(err, pe.ErrConfig) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+func TestParseAlgo(t *testing.T) {
+	for _, a := range []coll.Algo{coll.AlgoAuto, coll.AlgoDirect, coll.AlgoRelay} {
+		if got, err := coll.ParseAlgo(a.String()); got != a || err != nil {
+			t.Errorf("%v: %v, %v", a, got, err)
+		}
+	}
+	if _, err := coll.ParseAlgo("ring"); !errors.Is(err, pe.ErrConfig) {
+		t.Error(err)
 	}
 }

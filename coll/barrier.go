@@ -2,10 +2,10 @@ package coll
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"goshmem/amo"
-	"goshmem/heap"
 	"goshmem/pe"
 	"goshmem/rma"
 )
@@ -96,25 +96,24 @@ func (b *barrier) run(ctx context.Context, bad error, name string) error {
 	if err := b.health.failed(); err != nil {
 		return err
 	}
+	b.epoch++
 	err := bad
 	if err == nil {
-		b.epoch++
 		if b.central {
 			err = b.count(ctx)
 		} else {
 			err = b.disseminate(ctx)
 		}
 	}
-	if b.release.Load() >= abortUnit {
-		return verdictOf(c, b.health)
-	}
 	if err == nil {
 		c.MemoryBarrier()
 		return nil
 	}
-	word := encodeReason(c.PE().Rank(), name, err)
-	err = b.health.fail(err, word)
-	b.tell(word)
+	if b.aborted() {
+		return verdictOf(c, b.health)
+	}
+	err = b.health.fail(err, encodeReason(c.PE().Rank(), name, err))
+	b.tell()
 	return err
 }
 
@@ -165,29 +164,36 @@ func (b *barrier) count(ctx context.Context) error {
 func (b *barrier) wait(ctx context.Context) error {
 	if !b.central {
 		for range spins {
-			if b.over() {
+			if b.arrived() {
 				return nil
 			}
 		}
 	}
-	return b.c.WaitMembers(ctx, b.cond)
+	if err := b.c.WaitMembers(ctx, b.cond); err != nil || b.arrived() {
+		return err
+	}
+	return errAborted
 }
 
-func (b *barrier) over() bool {
-	return b.awaited.Load() >= b.epoch || b.release.Load() >= abortUnit
+// errAborted stands for what a member said.
+var errAborted = errors.New("aborted")
+
+func (b *barrier) arrived() bool { return b.awaited.Load()&(abortUnit-1) >= b.epoch }
+
+func (b *barrier) aborted() bool {
+	return b.release.Load() >= abortUnit && concerns(b.c, place(0, b.epoch))
 }
+
+func (b *barrier) over() bool { return b.arrived() || b.aborted() }
 
 // tell raises the abort at every member. A barrier moves no data, so nobody's
 // answer is awaited.
-func (b *barrier) tell(reason uint64) {
-	why, err := b.c.BuiltinWord(whyIndex)
-	if err != nil {
-		return
-	}
+func (b *barrier) tell() {
 	for i := range b.c.Size() {
-		// To a member that is lost it does not matter.
-		if rma.Signal(b.c, heap.MakeSignal(why), rma.SignalAdd, reason, i) == nil {
-			_ = rma.Signal(b.c, b.c.ReleaseWord(), rma.SignalAdd, abortUnit, i)
+		for _, s := range tellingOf(b.c, place(0, b.epoch), b.health.reason()) {
+			if rma.Signal(b.c, s.sig, rma.SignalAdd, s.v, i) != nil {
+				break // it is lost: it does not matter
+			}
 		}
 	}
 }

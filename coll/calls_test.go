@@ -168,7 +168,7 @@ func run[T coll.Number](ctx context.Context, c *coll.Comm, g *ground, s spec) er
 		return errors.Join(err, same(s.call, dst, concat(column(all, r, s.n))), same("source", src, all[r]))
 	case "alltoalls":
 		// Strides of each member's own; what lies between is left alone.
-		strides := func(i int) (int, int) { return 1 + (int(s.seed)+i)%3, 1 + (int(s.seed)+2*i)%2 }
+		strides := func(i int) (int, int) { return 1 + (int(s.seed%1000)+i)%3, 1 + (int(s.seed%1000)+2*i)%2 }
 		all := rows(size * s.n)
 		ds, ss := strides(r)
 		dst, src := buf(size*s.n*ds), buf(size*s.n*ss)

@@ -172,7 +172,7 @@ func (c *Comm) drive(ctx context.Context) error {
 			}
 		}
 	}
-	if err := c.ctx.Wait(ctx, false, nil, c.cond); err != nil {
+	if err := c.ctx.WaitMembers(ctx, c.cond); err != nil {
 		// What a member said before it left, or was lost, is the better reason.
 		if c.err == nil {
 			c.err = err

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"goshmem/coll"
+	"goshmem/internal/fabric"
 	"goshmem/pe"
 )
 
@@ -28,6 +29,22 @@ func lanes() []lane {
 	}
 }
 
+// everyLane are the near ones and one with two nodes.
+func everyLane(t testing.TB) []lane { return append(lanes(), farLanes(t, 5)[0]) }
+
+// farLanes are worlds of several nodes, with an adversarial fabric between them.
+func farLanes(t testing.TB, seed uint64) []lane {
+	var out []lane
+	for _, nodes := range []int{2, 3, 100} {
+		f, err := fabric.New(fabric.Random(seed + uint64(nodes)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, lane{fmt.Sprint("nodes-", nodes), pe.Config{Nodes: nodes, Remote: f.Factory()}})
+	}
+	return out
+}
+
 // world runs fn on every PE of a world of n.
 func world(t testing.TB, l lane, n int, fn func(ctx context.Context, p *pe.PE) error) {
 	t.Helper()
@@ -42,6 +59,7 @@ func tryWorld(t testing.TB, l lane, n int, fn func(ctx context.Context, p *pe.PE
 	defer cancel()
 	cfg := l.cfg
 	cfg.Size = n
+	cfg.Nodes = min(cfg.Nodes, n) // at most one a PE
 	if cfg.HeapSize == 0 {
 		cfg.HeapSize = 8 << 20
 	}

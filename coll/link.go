@@ -50,12 +50,14 @@ type core struct {
 	acc   []float32 // bf16: the sums of one piece
 	spare []byte    // a piece of sums where the destination may not be used yet
 	sums  []byte    // of a scan: a piece for each slot
+	read  [2][]byte // pieces of offered sources
 	pack  []byte    // strided buffers, packed
 }
 
 // link is the two queues of this PE and one other member.
 type link struct {
-	pe int
+	pe   int
+	near bool // its memory is as good as this PE's own
 
 	// To it.
 	sent     uint64
@@ -124,6 +126,10 @@ func (c *Comm) attachCore(r region) (err error) {
 		l.stage = make([]byte, c.cfg.Slots*(headerBytes+inlineBytes))
 		l.tickets = make([]rma.Ticket, c.cfg.Slots)
 	}
+	for q, w := range c.world {
+		info, _ := c.p.Peer(w)
+		k.links[q].near = info.Path == "direct"
+	}
 	k.flow.make(c.n)
 	k.collect.make(c.n)
 	k.red.make(c.n)
@@ -135,6 +141,8 @@ const (
 	flagAnnounce uint64 = 1 << (24 + iota) // no payload: arg is where the receiver of a transfer has its destination
 	flagDirect                             // the payload is at the destination already
 	flagPart                               // of the second part of a call that has two
+	flagOffer                              // no payload: arg is where the sender's source lies, to be read from there
+	flagRead                               // no payload: an offered source was read
 
 	flagMask uint64 = 0xff << 24
 )

@@ -49,7 +49,7 @@ func TestLoss(t *testing.T) {
 			return p.Wait(ctx)
 		},
 	}
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		for name, call := range calls {
 			t.Run(l.name+"/"+name, func(t *testing.T) {
 				const n, dead = 4, 2
@@ -91,7 +91,7 @@ func TestLoss(t *testing.T) {
 // The living go on with a team of their own, once they acknowledged the loss; the
 // old team stays what it is.
 func TestGoingOnAfterLoss(t *testing.T) {
-	for _, l := range lanes()[:2] {
+	for _, l := range everyLane(t)[:2] {
 		t.Run(l.name, func(t *testing.T) {
 			err := tryWorld(t, l, 4, func(ctx context.Context, p *pe.PE) error {
 				c, err := coll.New(ctx, p.Team(), small())

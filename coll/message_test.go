@@ -19,7 +19,7 @@ import (
 // Messages of all lengths, received in another order than they were sent in, by
 // tag and by source, are what was sent, and those of one tag keep their order.
 func TestMessages(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		for _, n := range []int{1, 2, 4} {
 			t.Run(fmt.Sprint(l.name, "/", n), func(t *testing.T) {
 				comm(t, l, n, small(), func(ctx context.Context, c *coll.Comm) error { return messages(ctx, c) })
@@ -87,7 +87,7 @@ func messages(ctx context.Context, c *coll.Comm) error {
 
 // Receives from anybody, with any tag, started before the messages are sent.
 func TestReceiveFromAnybody(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			comm(t, l, 4, small(), func(ctx context.Context, c *coll.Comm) error {
 				const k = 30
@@ -146,7 +146,7 @@ func TestReceiveFromAnybody(t *testing.T) {
 // Two members that send long messages to each other before they receive do not
 // block each other: who waits for room takes what comes.
 func TestSendBothWays(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			comm(t, l, 3, small(), func(ctx context.Context, c *coll.Comm) error {
 				out, in := make([]byte, 10_000), make([]byte, 10_000)
@@ -174,7 +174,7 @@ func TestSendBothWays(t *testing.T) {
 }
 
 func TestMessageErrors(t *testing.T) {
-	for _, l := range lanes()[:2] {
+	for _, l := range everyLane(t)[:2] {
 		t.Run(l.name, func(t *testing.T) {
 			cfg := small()
 			cfg.Unexpected = 1000
@@ -230,7 +230,7 @@ func TestMessageErrors(t *testing.T) {
 // A receive that gives up leaves the message for another, whole or in part; a send
 // that gives up in the middle is finished without its caller.
 func TestMessageDeadlines(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			comm(t, l, 2, small(), func(ctx context.Context, c *coll.Comm) error {
 				long := make([]byte, 2000)
@@ -278,7 +278,7 @@ func TestMessageDeadlines(t *testing.T) {
 }
 
 func TestMessageLoss(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			var lost atomic.Int32
 			err := tryWorld(t, l, 3, func(ctx context.Context, p *pe.PE) error {

@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"fmt"
 	"math"
 
 	"goshmem/heap"
@@ -96,8 +97,19 @@ func layout(needs []need) (plan, bool) {
 // Bytes is the symmetric memory that a Comm of cfg takes at every member of a
 // team of n PEs on one node.
 func (c Config) Bytes(n int) (int64, error) {
-	g := geometry{n: n, nodes: make([]int, max(n, 0))}
-	c = c.withDefaults(n).vectorDefaults(g)
+	if n < 1 || n > 1<<24 {
+		return 0, fmt.Errorf("coll: a team of %d: %w", n, pe.ErrRange)
+	}
+	return c.BytesOn(make([]int, n))
+}
+
+// BytesOn is Bytes for a team whose members are on the given nodes, by team rank.
+func (c Config) BytesOn(nodes []int) (int64, error) {
+	if len(nodes) == 0 {
+		return 0, fmt.Errorf("coll: a team of none: %w", pe.ErrRange)
+	}
+	g := geometry{n: len(nodes), nodes: nodes}
+	c = c.Defaults(nodes)
 	if err := c.validate(); err != nil {
 		return 0, err
 	}

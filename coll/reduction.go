@@ -2,6 +2,8 @@ package coll
 
 import (
 	"goshmem/coll/internal/reduce"
+	"goshmem/heap"
+	"goshmem/rma"
 )
 
 // reduction is reduce, allreduce and reduce-scatter, and the scans of short
@@ -25,8 +27,10 @@ type reduction struct {
 	pos      int    // bytes of it folded
 	next     int    // rank whose piece comes next
 	folded   bool
-	shift    bool // own source would be overwritten by sums: they go to spare memory first
-	identity bool // no contributions: the result is the operation's identity
+	shift    bool    // own source would be overwritten by sums: they go to spare memory first
+	identity bool    // no contributions: the result is the operation's identity
+	offers   []offer // between this PE and each member
+	pieces   [2]fetched
 	hold     bool // own source is sent, and would be overwritten: nothing is folded before it is away
 
 	// Where the folded blocks go to everybody:
@@ -36,6 +40,25 @@ type reduction struct {
 
 func (r *reduction) make(n int) {
 	r.rs, r.ag, r.in = make([]transfer, n), make([]transfer, n), make([]transfer, n)
+	r.offers = make([]offer, n)
+}
+
+// offer is about a block that is read from its owner's memory, instead of being
+// put into the workspace: a line that one core wrote crosses to the other once, not
+// there and back. It is for owners with their source in symmetric memory, on the
+// node of the one who folds.
+type offer struct {
+	ours   bool     // own source is offered to the member
+	told   bool     // and it knows
+	theirs bool     // the member offers its source
+	at     heap.Ref // where it is
+	read   bool     // the member was told that it was read
+}
+
+// fetched is a piece of an offered source, or on its way.
+type fetched struct {
+	q, pos, n int
+	t         rma.Ticket
 }
 
 func (r *reduction) name() string { return r.call }
@@ -48,7 +71,9 @@ func (r *reduction) reset(call string, sig signature, how arithmetic, dst, src [
 	r.pos, r.next, r.first, r.end, r.folded, r.shift, r.hold, r.identity = 0, 0, 0, 0, false, false, false, false
 	for i := range r.rs {
 		r.rs[i], r.ag[i], r.in[i] = transfer{}, transfer{}, transfer{}
+		r.offers[i] = offer{}
 	}
+	r.pieces = [2]fetched{{q: -1}, {q: -1}}
 }
 
 // fold makes this PE fold the blocks that members [first, end) send it. Its own
@@ -60,21 +85,24 @@ func (r *reduction) fold(into, mine []byte, first, end int) {
 func (r *reduction) begin(c *Comm) {
 	r.ready = true
 	k := &c.core
-	// Blocks go through the workspace, where they are folded from.
-	for i := range r.rs {
-		r.rs[i].open = true
-		r.ag[i].open = !c.large(len(r.ag[i].buf))
-		r.in[i].told = !c.large(len(r.in[i].buf))
-	}
-	if r.into == nil || r.first == r.end {
-		r.folded = true
-		return
-	}
 	same, _ := overlap(r.into, r.mine)
 	r.shift = same && c.rank >= r.first+2 && c.rank < r.end
 	for i := range r.rs {
 		_, crossing := overlap(r.into, r.rs[i].buf)
 		r.hold = r.hold || crossing
+	}
+	for i := range r.rs {
+		r.rs[i].open = true // blocks go through the workspace, if they are not read where they are
+		r.ag[i].open = !c.large(len(r.ag[i].buf))
+		r.in[i].told = !c.large(len(r.in[i].buf))
+		if b := r.rs[i].buf; len(b) >= offerFrom && k.links[i].near && !r.hold {
+			_, sym := c.own.offset(b)
+			r.offers[i].ours, r.rs[i].open = sym, !sym
+		}
+	}
+	if r.into == nil || r.first == r.end {
+		r.folded = true
+		return
 	}
 	if r.shift && k.spare == nil {
 		k.spare = make([]byte, k.piece)
@@ -99,7 +127,7 @@ func (r *reduction) step(c *Comm) (bool, error) {
 			if err := r.peer(c, &c.core.links[q]); err != nil {
 				return false, err
 			}
-			left = left || !r.rs[q].done() || !r.ag[q].done() || !r.in[q].done()
+			left = left || !r.rs[q].done() || !r.ag[q].done() || !r.in[q].done() || r.offers[q].theirs && !r.offers[q].read
 		}
 		if !r.folded && r.free(c) {
 			if err := r.foldNext(c); err != nil {
@@ -134,6 +162,9 @@ func (r *reduction) peer(c *Comm, l *link) error {
 	if _, err := c.push(l, &r.rs[q], len(r.rs[q].buf), 0); err != nil {
 		return err
 	}
+	if err := r.talk(c, l); err != nil {
+		return err
+	}
 	if ag := &r.ag[q]; !ag.done() && (r.folded || r.pos > ag.pos) {
 		if _, err := c.push(l, ag, r.pos, flagPart); err != nil {
 			return err
@@ -142,20 +173,53 @@ func (r *reduction) peer(c *Comm, l *link) error {
 	return nil
 }
 
+// offerFrom is the length from which a source is offered: to say so, and that it
+// was read, takes about as long as copying that.
+const offerFrom = 8 * kib
+
+// talk tells a member of this PE's offer to it, and that its own was read.
+func (r *reduction) talk(c *Comm, l *link) error {
+	o := &r.offers[l.pe]
+	if o.ours && !o.told {
+		off, _ := c.own.offset(r.rs[l.pe].buf)
+		ok, err := c.send(l, nil, flagOffer, off, nil, nil)
+		if !ok {
+			return err
+		}
+		o.told = true
+	}
+	if o.theirs && r.folded && !o.read {
+		ok, err := c.send(l, nil, flagPart|flagRead, 0, nil, nil)
+		if !ok {
+			return err
+		}
+		o.read = true
+	}
+	return nil
+}
+
 // take handles a member's message if it belongs to the second half. Those of the
 // first wait for their turn.
 func (r *reduction) take(c *Comm, l *link) error {
 	ag, in := &r.ag[l.pe], &r.in[l.pe]
-	if l.arrived.Load() <= l.got || in.done() && (ag.done() || ag.open) {
+	rs := &r.rs[l.pe]
+	if l.arrived.Load() <= l.got || in.done() && (ag.done() || ag.open) && rs.done() {
 		return nil
 	}
 	h := c.front(l)
 	if h.call == c.calls && h.what&flagPart == 0 && !r.folded {
 		return nil
 	}
-	h, err := c.peek(l, flagPart, true)
-	if err != nil {
+	h, err := c.peek(l, flagPart, !in.done() || !ag.done() && !ag.open || r.offers[l.pe].ours && !rs.done())
+	if h == nil {
 		return err
+	}
+	if h.what&flagRead != 0 {
+		if !r.offers[l.pe].ours || rs.done() {
+			return c.wrongLength(l, len(rs.buf), "a word that it was read")
+		}
+		rs.pos, rs.any = len(rs.buf), true
+		return c.pop(l)
 	}
 	if h.what&flagAnnounce != 0 {
 		if !ag.wanted || ag.open {
@@ -193,6 +257,9 @@ func (r *reduction) contribution(c *Comm, q, n int) (x []byte, ok bool, err erro
 		return r.mine[r.pos : r.pos+n], true, nil
 	}
 	l := &c.core.links[q]
+	if r.offers[q].theirs {
+		return r.fetch(c, q, n)
+	}
 	if l.arrived.Load() <= l.got {
 		return nil, false, nil
 	}
@@ -203,15 +270,47 @@ func (r *reduction) contribution(c *Comm, q, n int) (x []byte, ok bool, err erro
 	if err != nil {
 		return nil, false, err
 	}
+	if h.what&flagOffer != 0 {
+		r.offers[q].theirs, r.offers[q].at = true, c.own.ref.Add(h.arg)
+		if err := c.pop(l); err != nil {
+			return nil, false, err
+		}
+		return r.fetch(c, q, n)
+	}
 	if h.arg != uint64(r.pos) || int(h.bytes) != n {
 		return nil, false, c.wrongLength(l, len(r.mine), h.arg+uint64(h.bytes))
 	}
 	return c.payload(l, n), true, nil
 }
 
+// fetch reads the piece in hand of an offered source. The first two members of a
+// sum are needed at once, so neighbours use different memory.
+func (r *reduction) fetch(c *Comm, q, n int) ([]byte, bool, error) {
+	f, mem := &r.pieces[q&1], &c.core.read[q&1]
+	if *mem == nil {
+		*mem = make([]byte, c.core.piece)
+	}
+	if f.q != q || f.pos != r.pos || f.n != n {
+		t, err := rma.TryGetMemNBI(c.ctx, (*mem)[:n], r.offers[q].at.Add(uint64(r.pos)), q)
+		if err != nil {
+			return nil, false, blocked(err)
+		}
+		*f = fetched{q: q, pos: r.pos, n: n, t: t}
+		c.moved = true
+	}
+	if !f.t.Done() {
+		return nil, false, nil
+	}
+	return (*mem)[:n], true, f.t.Err()
+}
+
 // release gives a contribution's slot back.
 func (r *reduction) release(c *Comm, q int) error {
 	if q == c.rank {
+		return nil
+	}
+	if r.offers[q].theirs {
+		c.budget--
 		return nil
 	}
 	return c.pop(&c.core.links[q])

@@ -20,13 +20,16 @@ func ops() []coll.Op {
 	return []coll.Op{coll.Sum, coll.Prod, coll.Min, coll.Max, coll.And, coll.Or, coll.Xor}
 }
 
+// short asks for a selection: race builds are slow.
+func short() bool { return testing.Short() || raceflag.Enabled }
+
 // Every collective with every type and operation, for teams of 1 to 6, on every
 // path, blocking and started, with symmetric and with plain buffers, in place and
 // not, at lengths around those where the way changes.
 func TestEveryCollective(t *testing.T) {
 	most := 6
-	if testing.Short() || raceflag.Enabled {
-		most = 4
+	if short() {
+		most = 3
 	}
 	for _, l := range lanes() {
 		for n := 1; n <= most; n++ {
@@ -46,10 +49,36 @@ func TestEveryCollective(t *testing.T) {
 	}
 }
 
+// The same between nodes, on a fabric that delays, reorders lanes, loses and
+// stalls.
+func TestEveryCollectiveFar(t *testing.T) {
+	for i, l := range farLanes(t, 11) {
+		n := 3 + i
+		if short() && i > 0 {
+			break
+		}
+		t.Run(fmt.Sprint(l.name, "/", n), func(t *testing.T) {
+			comm(t, l, n, small(), func(ctx context.Context, c *coll.Comm) error {
+				g, ref, err := newGround(ctx, c.Team(), 1<<20)
+				if err != nil {
+					return err
+				}
+				if err := everyCall(ctx, c, g); err != nil {
+					return err
+				}
+				return c.Team().FreeMem(ctx, ref)
+			})
+		})
+	}
+}
+
 func everyCall(ctx context.Context, c *coll.Comm, g *ground) error {
 	lengths := []int{0, 1, 3, 16, 33, 64, 100, 257, 1000}
 	i := 0
 	for typ := range runners() {
+		if short() && typ%3 != 0 {
+			continue
+		}
 		for _, op := range ops() {
 			for _, call := range reducers {
 				// Of the combinations of the rest each call takes another one.
@@ -82,7 +111,7 @@ func everyCall(ctx context.Context, c *coll.Comm, g *ground) error {
 // The sizes of the default configuration, where messages are long.
 func TestLongBuffers(t *testing.T) {
 	sizes := []int{40_000, 300_001}
-	if testing.Short() || raceflag.Enabled {
+	if short() {
 		sizes = sizes[:1]
 	}
 	for _, l := range lanes() {

@@ -16,7 +16,7 @@ import (
 // Started calls queue, go on while their caller does something else, and blocking
 // ones take their turn among them.
 func TestStartedCallsQueue(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			comm(t, l, 3, small(), func(ctx context.Context, c *coll.Comm) error {
 				const k = 20
@@ -59,7 +59,7 @@ func TestStartedCallsQueue(t *testing.T) {
 // A started call needs nothing of its caller: it goes on while that sleeps, or
 // waits for something else.
 func TestStartedCallGoesOnAlone(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			world(t, l, 3, func(ctx context.Context, p *pe.PE) error {
 				c, err := coll.New(ctx, p.Team(), small())
@@ -133,7 +133,7 @@ func TestWaitAgain(t *testing.T) {
 
 // A barrier that was started covers what was put before.
 func TestStartedBarrierCompletesPuts(t *testing.T) {
-	for _, l := range lanes() {
+	for _, l := range everyLane(t) {
 		t.Run(l.name, func(t *testing.T) {
 			world(t, l, 3, func(ctx context.Context, p *pe.PE) error {
 				c, err := coll.New(ctx, p.Team(), small())

@@ -257,7 +257,7 @@ func descheduledRole(c *faultlab.Child) error {
 // PEs of the lowest priority beside processes that take all there is are slow,
 // not lost.
 func TestDescheduled(t *testing.T) {
-	burners := faultlab.Start(t, faultlab.Spec{Role: "burn", N: 4})
+	burners := faultlab.Start(t, faultlab.Spec{Role: "burn", N: 2})
 	burners.Expect("burning")
 	j := faultlab.Start(t, faultlab.Spec{
 		Role: "descheduled", N: 2, Nice: 19, Bound: 2 * time.Minute,

@@ -119,6 +119,10 @@ func wakeUp(ctx context.Context, p *pe.PE, wake string) (rings uint32, err error
 		}
 		return 0, rma.WaitSignals(ctx, c, 1, rma.From(1))
 	}
+	// A wait for a word looks at it every millisecond: beside it, one that only
+	// the bell wakes.
+	var deep errgroup.Group
+	deep.Go(func() error { return rma.WaitSignal(ctx, c, s.sigs.At(manySleepers), rma.GE, 1) })
 	before := pe.Rings(p)
 	for v := uint64(1); v <= sleepRounds; v++ {
 		var g errgroup.Group
@@ -129,7 +133,11 @@ func wakeUp(ctx context.Context, p *pe.PE, wake string) (rings uint32, err error
 			return rma.WaitSignal(ctx, c, s.sigs.At(0), rma.GE, v)
 		})
 		g.Go(func() error {
-			if err := s.asleep(ctx, 1); err != nil {
+			n := 2
+			if onWord(wake) {
+				n = 1
+			}
+			if err := s.asleep(ctx, n); err != nil {
 				return err
 			}
 			return rma.Notify(c, 0, 0)
@@ -139,6 +147,12 @@ func wakeUp(ctx context.Context, p *pe.PE, wake string) (rings uint32, err error
 		}
 	}
 	rings = pe.Rings(p) - before
+	if err := rma.Signal(c, s.sigs.At(manySleepers), rma.SignalSet, 1, 1); err != nil {
+		return 0, err
+	}
+	if err := deep.Wait(); err != nil {
+		return 0, err
+	}
 	return rings, rma.Notify(c, 0, 0)
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for _, s := range suite.Matrix() {
+	for _, s := range suite.Matrix(testing.Short()) {
 		suite.Run(t, s, suite.RMA())
 	}
 }

@@ -16,7 +16,6 @@ type builder struct {
 
 	// By [receiver*size+sender], index of the credit, or first grant; -1: none.
 	credit []int
-	row    []int // near credits of each rank, as a relay
 }
 
 func newBuilder(t *plan.Topology, z plan.Sizes, ch plan.Chooser, n int64) *builder {

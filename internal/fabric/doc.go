@@ -20,8 +20,9 @@
 // between simulated nodes where no other transport is given (GOSHMEM_NODES). The
 // same cost model in virtual time, for schedules of messages, is package sim.
 //
-// Data is read from its source when a request is sent and written when it
-// arrives, which is before its sender knows: a source that is reused too early,
-// or a target that is read too early, shows. Signals and atomics are carried out
-// by the same code as everywhere, then the target's bell is checked.
+// Over a fabric, data is read from its source when a request is sent and written
+// when it arrives, which is before its sender knows: a source that is reused too
+// early, or a target that is read too early, shows. (The link copies once, on
+// arrival.) Signals and atomics are carried out by the same code as everywhere,
+// then the target's bell is checked.
 package fabric

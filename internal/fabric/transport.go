@@ -179,12 +179,24 @@ func (t *transport) acceptable(ln *lane, r *channel.Request) error {
 		return fmt.Errorf("fabric: %v on a lane that is not connected: %w", r.Op, errs.ErrConfig)
 	case r.Op == channel.OpBatch:
 		return fmt.Errorf("fabric: %v: %w", r.Op, errs.ErrUnsupported)
-	case (r.Op == channel.OpPut || r.Op == channel.OpGet) && t.cfg.MaxMessage > 0 && r.Size > t.cfg.MaxMessage:
-		return fmt.Errorf("fabric: %v of %d B: %w", r.Op, r.Size, errs.ErrCapacity)
+	case t.cfg.MaxMessage > 0 && tooLong(r, t.cfg.MaxMessage):
+		return fmt.Errorf("fabric: %v of %d: %w", r.Op, r.Size, errs.ErrCapacity)
 	case t.cfg.Window > 0 && len(ln.flights) >= t.cfg.Window:
 		return fmt.Errorf("fabric: %v beyond a window of %d: %w", r.Op, t.cfg.Window, errs.ErrCapacity)
 	}
 	return nil
+}
+
+// tooLong reports whether a request is longer than it may be. One word or element
+// always may be sent.
+func tooLong(r *channel.Request, most uint64) bool {
+	switch r.Op {
+	case channel.OpPut, channel.OpGet:
+		return r.Size > most
+	case channel.OpIPut, channel.OpIGet:
+		return r.Size > 1 && r.Size*r.Type.Size() > most
+	}
+	return false
 }
 
 // launch schedules everything that will happen to a request.

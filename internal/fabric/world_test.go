@@ -77,9 +77,12 @@ func TestWorldSeeds(t *testing.T) {
 		seed := rand.Uint64()
 		size := 2 + rand.IntN(3)
 		s, _ := over(t, size, 2+rand.IntN(size-1), fabric.Random(seed))
+		s.Config.RingCapacity = []int{1, 2, 64}[rand.IntN(3)]
+		s.Config.Path = []string{"auto", "proxy"}[rand.IntN(2)]
 		if rand.IntN(3) == 0 {
 			s.Launch = suite.Joined
 		}
+		s.Name += fmt.Sprintf("/ring%d/%s/joined=%v", s.Config.RingCapacity, s.Config.Path, s.Launch != nil)
 		suite.Run(t, s, slices.Concat(suite.RMA(), suite.AMO()))
 	}
 }

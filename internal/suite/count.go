@@ -19,12 +19,14 @@ func countCases() []Case {
 }
 
 func counters(e *Env) {
-	ref := e.Mem(256 << 10)
-	words := Calloc[uint32](e, 1)
+	const room = 256 << 10
+	// Every PE has a place of its own at each.
+	ref := e.Mem(e.Size() * room).Add(uint64(e.Rank() * room))
+	words := Calloc[uint32](e, e.Size()).Slice(e.Rank(), e.Rank()+1)
 	sig := e.Signals(1).At(0)
 	c, err := e.P.Team().NewContext(e.Ctx)
 	e.OK(err)
-	src := make([]byte, 256<<10)
+	src, got := make([]byte, room), make([]byte, 5)
 	read := func(target int) (issued, acked uint64) {
 		issued, err := rma.Issued(c, target)
 		e.OK(err)
@@ -42,7 +44,7 @@ func counters(e *Env) {
 		func(t int) error { return rma.PutMem(c, ref, src[:5], t) },
 		func(t int) error { _, err := rma.PutMemNBI(c, ref, src[:5], t); return err },
 		func(t int) error { _, err := rma.PutMemNBI(c, ref, src, t); return err },
-		func(t int) error { return rma.GetMem(c, src[:5:5], ref, t) },
+		func(t int) error { return rma.GetMem(c, got, ref, t) },
 		func(t int) error { return rma.Signal(c, sig, rma.SignalAdd, 1, t) },
 		func(t int) error { return rma.PutMemSignal(c, ref, src[:9], sig, rma.SignalAdd, 1, t) },
 		func(t int) error { return rma.PutValue(c, words.At(0), 3, t) },
@@ -96,7 +98,7 @@ func counters(e *Env) {
 }
 
 func waitCounter(e *Env) {
-	ref := e.Mem(512 << 10)
+	ref := e.Mem(e.Size() * 256 << 10).Add(uint64(e.Rank() * 256 << 10))
 	src := make([]byte, 256<<10)
 	const n = 40
 	var wg sync.WaitGroup

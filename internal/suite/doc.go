@@ -3,7 +3,7 @@
 // packages' own tests run them over paths, ring capacities and numbers of PEs; a
 // new transport runs them over itself.
 //
-//	for _, s := range suite.Matrix() {
+//	for _, s := range suite.Matrix(testing.Short()) {
 //		suite.Run(t, s, suite.RMA())
 //	}
 //

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func where() string {
 func (e *Env) Go(n int, fn func(i int)) {
 	var g errgroup.Group
 	for i := range n {
-		g.Go(func() error { return guard(e.Rank(), func() { fn(i) }) })
+		g.Go(func() error { return guarded(e.Rank(), func() { fn(i) }) })
 	}
 	if err := g.Wait(); err != nil {
 		panic(failure{err})
@@ -139,21 +140,46 @@ func Times(n int) int {
 	return n
 }
 
+// Bytes that a test can foretell: the seed shifts a table whose length is a
+// prime, so that neither pages nor powers of two repeat.
+const tableLen = 65537
+
+var table = makeTable()
+
+func makeTable() []byte {
+	b := make([]byte, tableLen)
+	x := uint32(12345)
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return b
+}
+
+// start is where in the table the bytes of a seed begin, from number at on.
+func start(seed, at int) int { return (seed*7919 + at) % tableLen }
+
 // fill writes the bytes that seed stands for, from number at on.
 func fill(b []byte, seed, at int) {
-	for i := range b {
-		b[i] = pattern(seed, at+i)
+	for i := start(seed, at); len(b) > 0; i = 0 {
+		b = b[copy(b, table[i:]):]
 	}
 }
 
-func pattern(seed, i int) byte { return byte(i*7 + i>>8*13 + i>>16 + seed*31 + 1) }
+func pattern(seed, i int) byte { return table[start(seed, i)] }
 
 // diff is the first index at which b is not what seed stands for; -1: none.
 func diff(b []byte, seed, at int) int {
-	for i := range b {
-		if b[i] != pattern(seed, at+i) {
-			return i
+	done := 0
+	for i := start(seed, at); done < len(b); i = 0 {
+		n := min(len(b)-done, tableLen-i)
+		if !bytes.Equal(b[done:done+n], table[i:i+n]) {
+			for b[done] == pattern(seed, at+done) {
+				done++
+			}
+			return done
 		}
+		done += n
 	}
 	return -1
 }

@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"fmt"
+
 	"goshmem/heap"
 	"goshmem/rma"
 )
@@ -39,18 +41,11 @@ func getSizes(e *Env) {
 		},
 	} {
 		one := func(size, off, skew, target int) {
-			around := buf[:size+skew+2*guardBytes]
-			for i := range around {
-				around[i] = 0xee
-			}
 			at := guardBytes + skew
-			get(around[at:at+size], ref.Add(uint64(off)), target)
-			e.check(around[at:at+size], target, off, "get")
-			for k, b := range around {
-				if b != 0xee && (k < at || k >= at+size) {
-					e.Fatalf("get %d of %d B at %d touched byte %d", i, size, off, k)
-				}
-			}
+			g := newGuard(buf, at, size)
+			get(buf[at:at+size], ref.Add(uint64(off)), target)
+			e.check(buf[at:at+size], target, off, "get")
+			g.check(e, fmt.Sprintf("get %d of %d B at %d", i, size, off))
 		}
 		for _, size := range smallSizes {
 			for _, off := range []int{0, 1, 3, 8, 13} {

@@ -35,6 +35,27 @@ var (
 // guardBytes lie around what is put and must stay.
 const guardBytes = 64
 
+// guard is the bytes around a part of a buffer, which must not change.
+type guard struct{ before, after []byte }
+
+// newGuard clears the part [at, at+size) of b and marks what lies around it.
+func newGuard(b []byte, at, size int) guard {
+	clear(b[at : at+size])
+	g := guard{before: b[at-guardBytes : at], after: b[at+size : at+size+guardBytes]}
+	for i := range guardBytes {
+		g.before[i], g.after[i] = 0xee, 0xee
+	}
+	return g
+}
+
+func (g guard) check(e *Env, what string) {
+	for i := range guardBytes {
+		if g.before[i] != 0xee || g.after[i] != 0xee {
+			e.Fatalf("%s touched byte %d before or behind", what, i)
+		}
+	}
+}
+
 // putWays are the ways to put src and know that it has arrived.
 var putWays = []struct {
 	name string
@@ -78,21 +99,14 @@ func putSizes(e *Env) {
 	for _, way := range putWays {
 		one := func(size, off, skew int) {
 			round++
-			around := own[:off+size+2*guardBytes]
-			for i := range around {
-				around[i] = 0xee
-			}
+			g := newGuard(own, guardBytes+off, size)
 			e.Barrier()
 			s := src[skew : skew+size]
 			fill(s, round+e.Rank(), 0)
 			way.put(e, ref.Add(uint64(guardBytes+off)), s, e.Next(1))
 			e.Barrier()
-			e.check(around[guardBytes+off:][:size], round+e.Next(-1), 0, way.name)
-			for i, b := range around {
-				if b != 0xee && (i < guardBytes+off || i >= guardBytes+off+size) {
-					e.Fatalf("%s of %d B at %d touched byte %d", way.name, size, guardBytes+off, i)
-				}
-			}
+			e.check(own[guardBytes+off:][:size], round+e.Next(-1), 0, way.name)
+			g.check(e, way.name)
 			e.Barrier()
 		}
 		for _, size := range smallSizes {

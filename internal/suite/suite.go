@@ -82,11 +82,11 @@ func (c Case) run(t *testing.T, s Setup) {
 
 // Body runs fn for one PE; a check of fn that fails becomes the error.
 func Body(ctx context.Context, p *pe.PE, cfg pe.Config, fn func(e *Env)) error {
-	return guard(p.Rank(), func() { fn(&Env{Ctx: ctx, P: p, C: p.Context(), Config: cfg}) })
+	return guarded(p.Rank(), func() { fn(&Env{Ctx: ctx, P: p, C: p.Context(), Config: cfg}) })
 }
 
-// guard turns a failed check into an error.
-func guard(rank int, fn func()) (err error) {
+// guarded turns a failed check into an error.
+func guarded(rank int, fn func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -127,29 +127,38 @@ func Joined(ctx context.Context, cfg pe.Config, fn func(*pe.PE) error) error {
 var joins atomic.Uint64
 
 // Matrix is the setups that every suite runs on: paths, ring capacities, and
-// numbers of PEs up to more than there are cores; joined PEs last.
-func Matrix() []Setup {
+// numbers of PEs up to more than there are cores; joined PEs last. A short one
+// has a few of each.
+func Matrix(short bool) []Setup {
 	var all []Setup
-	add := func(path string, ring, size int) {
-		all = append(all, Setup{
-			Name:   fmt.Sprintf("%s/ring%d/pes%d", path, ring, size),
-			Config: pe.Config{Path: path, RingCapacity: ring, Size: size},
-		})
-	}
-	for _, size := range []int{1, 2, 3, 5} {
-		add("direct", 1024, size)
-		for _, ring := range []int{1, 2, 1024} {
-			add("proxy", ring, size)
+	add := func(path string, ring int, sizes ...int) {
+		for _, size := range sizes {
+			all = append(all, Setup{
+				Name:   fmt.Sprintf("%s/ring%d/pes%d", path, ring, size),
+				Config: pe.Config{Path: path, RingCapacity: ring, Size: size},
+			})
 		}
 	}
-	add("direct", 1, 2)
-	add("direct", 2, 3)
-	for _, path := range []string{"direct", "proxy"} {
+	joined := func(path string, ring int) {
 		all = append(all, Setup{
 			Name:   "joined/" + path,
-			Config: pe.Config{Path: path, RingCapacity: 4, Size: 3},
+			Config: pe.Config{Path: path, RingCapacity: ring, Size: 3},
 			Launch: Joined,
 		})
 	}
+	if short {
+		add("direct", 1024, 2, 5)
+		add("proxy", 1, 1, 3)
+		add("proxy", 1024, 2)
+		joined("proxy", 4)
+		return all
+	}
+	add("direct", 1024, 1, 2, 3, 5)
+	add("direct", 1, 2)
+	add("proxy", 1, 1, 2, 3, 5)
+	add("proxy", 2, 2, 5)
+	add("proxy", 1024, 1, 3, 5)
+	joined("direct", 1024)
+	joined("proxy", 4)
 	return all
 }

@@ -16,19 +16,27 @@
 //
 //	near, straight  one credit, one data signal a call
 //	rail            max(T, sub-rounds) credits (grants), a data signal a sub-round
-//	relayed         a forwarded signal of the relay, if there are bytes
+//	relayed         a forwarded signal of the relay, also for no bytes
 //
 // # The entry handshake
 //
 // The first credit of a call is a put-with-signal that brings an entry: where the
 // receiver wants the bytes and how many it expects. The sender compares that with
 // its own count before it sends. Nothing is written to a buffer before its owner
-// has entered the call, and no PE knows more than its own row of counts. To the
-// PEs of its node a receiver also sends the entries for the sources that they
-// serve: the relay compares and places what it passes on. These rows are in two
-// sets, by parity of the call: a member may be one call ahead, never two, since
-// it ends a call only when every PE of its node has sent in it. Entries need one
-// set: who sends the next has had the data signal that follows the last.
+// has entered the call, and no PE knows more than its own row of counts.
+//
+// To the PEs of its node a receiver also sends its row for the sources that they
+// serve: where a relay puts what it passes on. A relay's first grants of a round
+// wait for the rows of its whole node and bring the counts in them, so that a
+// source finds every disagreement before it sends. Since every transfer ends in a
+// signal, one without bytes too, a disagreement leaves neither of its two members
+// through with the call: the source has not begun, the destination waits.
+// (What slots hold is compared with the rows once more: it is written by others.)
+//
+// Rows are in two sets, by parity of the call: a member may be one call ahead,
+// never two, since it ends a call only when every PE of its node has sent in it.
+// Entries need one set: who sends the next has had the data signal that follows
+// the last.
 //
 // # Order
 //

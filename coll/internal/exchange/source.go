@@ -189,6 +189,9 @@ func (e *Engine) bytesOf(r *round, p plan.Piece) []byte {
 // putSlot puts header and pieces, and raises the data signal behind them.
 func (e *Engine) putSlot(r *round) (bool, error) {
 	q := r.rail.rank
+	if debug && uint64(r.sub) >= e.creditsOf(r.rail) {
+		return false, broken(6, q, "a put goes into the lane before its grant is there")
+	}
 	if !r.headed {
 		b := r.stage.mem[:r.length]
 		var t rma.Ticket

@@ -11,8 +11,9 @@
 //
 // A relay receives into slots that it grants to its sources: W banks (round k
 // uses bank (k-1) mod W) of A streams (one for each source of a round) of T
-// slots. A source's bytes for the relay's node, rail peer apart, are laid end to
-// end in the order of destinations and cut at what a slot holds: sub-rounds.
+// slots. A source's bytes for the relay's node are laid end to end in the order
+// of destinations and cut at what a slot holds: sub-rounds. What is long goes its
+// own way, and what is for the rail peer itself unless it is short: see [Way].
 //
 // Nothing depends on the order of ranks: a topology may deal them to nodes in any
 // way, in any numbers.

@@ -1,0 +1,13 @@
+package coll_test
+
+import (
+	"testing"
+
+	"goshmem/internal/suite"
+)
+
+func TestConformance(t *testing.T) {
+	for _, s := range suite.Matrix(testing.Short()) {
+		suite.Run(t, s, suite.Coll())
+	}
+}
