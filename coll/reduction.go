@@ -118,7 +118,6 @@ func (r *reduction) step(c *Comm) (bool, error) {
 	}
 	for {
 		before := c.budget
-		left := false
 		for k := 1; k < c.n; k++ {
 			q := c.rank + k
 			if q >= c.n {
@@ -127,15 +126,13 @@ func (r *reduction) step(c *Comm) (bool, error) {
 			if err := r.peer(c, &c.core.links[q]); err != nil {
 				return false, err
 			}
-			left = left || !r.rs[q].done() || !r.ag[q].done() || !r.in[q].done() || r.offers[q].theirs && !r.offers[q].read
 		}
 		if !r.folded && r.free(c) {
 			if err := r.foldNext(c); err != nil {
 				return false, err
 			}
 		}
-		left = left || !r.folded
-		if !left {
+		if !r.left() {
 			done, err := c.flush()
 			if done && r.identity { // the source is away
 				reduce.Identity(r.how.op, r.how.typ, r.dst)
@@ -146,6 +143,19 @@ func (r *reduction) step(c *Comm) (bool, error) {
 			return false, nil
 		}
 	}
+}
+
+// left reports whether anything is to be done still.
+func (r *reduction) left() bool {
+	if !r.folded {
+		return true
+	}
+	for q := range r.rs {
+		if !r.rs[q].done() || !r.ag[q].done() || !r.in[q].done() || r.offers[q].theirs && !r.offers[q].read {
+			return true
+		}
+	}
+	return false
 }
 
 // peer does what can be done with one member, folding aside.

@@ -110,7 +110,7 @@ func everyCall(ctx context.Context, c *coll.Comm, g *ground) error {
 
 // The sizes of the default configuration, where messages are long.
 func TestLongBuffers(t *testing.T) {
-	sizes := []int{40_000, 300_001}
+	sizes := []int{20_000, 120_001}
 	if short() {
 		sizes = sizes[:1]
 	}
