@@ -142,6 +142,9 @@ func send[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T],
 func slow[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T], v, cond T, fetch *T, target int, try bool) (Ticket, error) {
 	size := uint64(unsafe.Sizeof(v))
 	fail := func(err error) (Ticket, error) {
+		if err == errs.ErrWouldBlock {
+			return Ticket{}, err // no failure: a hook asks again and again, and nothing is allocated for it
+		}
 		e := &errs.OpError{Op: name, PE: target, Size: int64(size), At: word.Ref().String(), Err: err}
 		if l := c.Lane(target); l != nil {
 			e.Path = l.Config().Path

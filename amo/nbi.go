@@ -52,6 +52,12 @@ func FetchXorNBI[T Integer](c *pe.Context, fetch *T, word heap.Ptr[T], v T, targ
 // TryAdd is Add that returns ErrWouldBlock where that would wait for room.
 // Progress hooks use it.
 func TryAdd[T Number](c *pe.Context, word heap.Ptr[T], v T, target int) error {
+	if l, p := straight(c, word, target); l != nil {
+		apply(channel.OpAMOAdd, p, v, 0)
+		l.Knock()
+		l.Leave()
+		return nil
+	}
 	_, err := slow(c, "amo: add", channel.OpAMOAdd, word, v, 0, nil, target, true)
 	return err
 }

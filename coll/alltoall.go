@@ -25,7 +25,7 @@ func StartAllToAll[T heap.Elem](c *Comm, dst, src []T) (*Pending, error) {
 }
 
 func (f *flow) alltoall(c *Comm, dst, src []byte, elem int) error {
-	f.reset("alltoall", sign("alltoall", 0, uint8(elem), 0, len(src)))
+	f.reset("alltoall", sign(kindAllToAll, 0, uint8(elem), 0, len(src)))
 	n, err := share("source", src, c.n, elem)
 	if err == nil {
 		err = wantBytes("destination", dst, len(src), elem)

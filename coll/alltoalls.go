@@ -41,7 +41,7 @@ type strided struct {
 }
 
 func (s *strided) set(c *Comm, dst, src []byte, dstStride, srcStride, n, elem int) error {
-	s.reset("alltoalls", sign("alltoalls", 0, uint8(elem), 0, n))
+	s.reset("alltoalls", sign(kindAllToAllS, 0, uint8(elem), 0, n))
 	span := func(what string, b []byte, stride int) error {
 		switch {
 		case stride < 1:

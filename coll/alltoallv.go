@@ -115,7 +115,7 @@ type vectorCall struct {
 
 func (v *vectorCall) name() string { return vectorName }
 
-func (v *vectorCall) signature() signature { return sign(vectorName, 0, 0, 0, 0) }
+func (v *vectorCall) signature() signature { return sign(kindAllToAllV, 0, 0, 0, 0) }
 
 func (v *vectorCall) step(c *Comm) (bool, error) {
 	e := c.vector.engine

@@ -55,6 +55,8 @@ type barrier struct {
 	words   []*atomic.Uint64 // of dissemination: what round k waits for
 	awaited *atomic.Uint64
 	cond    func() bool
+	left    func(member int) error
+	source  int   // of dissemination: who is waited for
 	err     error // why it could not be made
 }
 
@@ -69,7 +71,7 @@ func barrierOf(t *pe.Team) (*barrier, error) {
 func newBarrier(t *pe.Team, h *health) *barrier {
 	c := t.CollContext()
 	b := &barrier{c: c, health: h, central: t.PE().World().Oversubscribed()}
-	b.cond = b.over
+	b.cond, b.left = b.over, b.without
 	if b.release, b.err = wordAt(c, c.ReleaseWord().Ref()); b.err != nil {
 		return b
 	}
@@ -128,7 +130,7 @@ func (b *barrier) disseminate(ctx context.Context) error {
 			return err
 		}
 		// A source is met in one round only, so its word counts barriers.
-		b.awaited = b.words[k]
+		b.awaited, b.source = b.words[k], (b.c.Rank()-d+n)%n
 		if err := b.wait(ctx); err != nil {
 			return err
 		}
@@ -169,10 +171,25 @@ func (b *barrier) wait(ctx context.Context) error {
 			}
 		}
 	}
-	if err := b.c.WaitMembers(ctx, b.cond); err != nil || b.arrived() {
+	if err := b.c.WaitMembers(ctx, b.cond, b.left); err != nil || b.arrived() {
 		return err
 	}
 	return errAborted
+}
+
+// without says whether this barrier can be, now that a member has left: only if
+// the member had come to it before.
+func (b *barrier) without(member int) error {
+	if b.central {
+		come, err := amo.Fetch(b.c, b.c.BarrierWord(), 0)
+		if err != nil || come >= b.epoch*uint64(b.c.Size()) {
+			return err // all have come: the release is on its way
+		}
+	} else if member != b.source {
+		return nil // whoever waits for it will tell
+	}
+	rank, _ := b.c.Team().WorldRank(member)
+	return &pe.ClosedError{PE: rank}
 }
 
 // errAborted stands for what a member said.

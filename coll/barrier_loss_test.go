@@ -67,3 +67,36 @@ func TestBarrierLoss(t *testing.T) {
 		}
 	}
 }
+
+// A member that leaves before a barrier ends it for the others; one that leaves
+// right behind it does not.
+func TestBarrierWithoutMember(t *testing.T) {
+	const n = 5
+	for _, central := range []bool{false, true} {
+		for early := range n {
+			t.Run(fmt.Sprintf("central %v/rank %d", central, early), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				require.NoError(t, pe.Run(ctx, pe.Config{Size: n, HeapSize: 64 << 10, Contexts: 4}, func(p *pe.PE) error {
+					b, err := barrierOf(p.Team())
+					if err != nil {
+						return err
+					}
+					b.central = central
+					for range 3 {
+						if err := Sync(ctx, p.Team()); err != nil {
+							return err
+						}
+					}
+					if p.Rank() == early {
+						return nil
+					}
+					if err := Barrier(ctx, p.Team()); !errors.Is(err, pe.ErrClosed) {
+						return fmt.Errorf("pe %d: %w", p.Rank(), err)
+					}
+					return nil
+				}))
+			})
+		}
+	}
+}

@@ -23,7 +23,7 @@ func StartBroadcast[T heap.Elem](c *Comm, root int, buf []T) (*Pending, error) {
 }
 
 func (f *flow) broadcast(c *Comm, root int, buf []byte, elem int) error {
-	f.reset("broadcast", sign("broadcast", 0, uint8(elem), root, len(buf)))
+	f.reset("broadcast", sign(kindBroadcast, 0, uint8(elem), root, len(buf)))
 	if err := c.checkRoot(root); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (k *collect) make(n int) {
 }
 
 func (k *collect) set(c *Comm, dst, src []byte, elem int, counts []int) error {
-	k.reset("collect", sign("collect", 0, uint8(elem), 0, 0))
+	k.reset("collect", sign(kindCollect, 0, uint8(elem), 0, 0))
 	k.dst, k.src, k.elem, k.second, k.out = dst, src, elem, false, counts
 	if counts != nil && len(counts) != c.n {
 		return fmt.Errorf("%d counts for %d members: %w", len(counts), c.n, pe.ErrRange)

@@ -33,6 +33,7 @@ type Comm struct {
 
 	health  *health
 	id      uint32         // which of the team's Comms
+	reach   [][]byte       // what each member said it reaches by load and store
 	aborted *atomic.Uint64 // grows by abortUnit when a member aborts
 	state   *atomic.Uint64 // the call in flight, or the last one; read by the members
 	stateAt heap.Ref
@@ -109,7 +110,9 @@ func New(ctx context.Context, team *pe.Team, cfg Config) (*Comm, error) {
 // agree compares the members' configurations; an own error comes first.
 func (c *Comm) agree(ctx context.Context, bad error) error {
 	c.id = c.health.next()
-	all, err := c.team.Gather(ctx, "coll/new", c.cfg.encode(bad != nil, c.health.reason()))
+	c.reach = make([][]byte, c.n)
+	mine := append(c.reaches(), c.cfg.encode(bad != nil, c.health.reason())...)
+	all, err := c.team.Gather(ctx, "coll/new", mine)
 	if bad != nil {
 		return bad
 	}
@@ -123,9 +126,11 @@ func (c *Comm) agree(ctx context.Context, bad error) error {
 		if b == nil || i == c.rank {
 			continue
 		}
-		if err := c.cfg.compare(c.world[i], b); err != nil {
+		cut := min((c.n+7)/8, len(b))
+		if err := c.cfg.compare(c.world[i], b[cut:]); err != nil {
 			return err
 		}
+		c.reach[i] = b[:cut]
 	}
 	return nil
 }

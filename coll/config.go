@@ -12,7 +12,7 @@ import (
 // their defaults.
 type Config struct {
 	// Slots is how many messages may be on the way from one member to another,
-	// 1 to 64. Default 4.
+	// 1 to 64. Default 8.
 	Slots int
 	// SlotBytes is the most payload of one message: longer transfers are cut. A
 	// multiple of 64, 64 B to 16 MiB. By default 64 KiB, less in large teams
@@ -64,7 +64,7 @@ func (c Config) withDefaults(n int) Config {
 		return min(max(per, least), most)
 	}
 	if c.Slots == 0 {
-		c.Slots = 4
+		c.Slots = 8
 	}
 	if c.SlotBytes == 0 {
 		c.SlotBytes = budget(4*mib, c.Slots, 4*kib, 64*kib)

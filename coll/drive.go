@@ -159,20 +159,28 @@ func (c *Comm) run(ctx context.Context, op operation, bad error) error {
 // spins is how often a call looks before it waits in earnest, where every PE has
 // a core: a wait announces itself to the proxy, which costs more than the
 // answer takes.
-const spins = 256
+const (
+	spins    = 128
+	spinStep = 32
+)
 
 func (c *Comm) drive(ctx context.Context) error {
 	if c.step() {
 		return c.err
 	}
 	if !c.geo.crowded {
-		for range spins {
+		// Mostly it is a message that is waited for, and looking for that is quick.
+		messages := c.cur.name() != vectorName
+		for i := range spins * spinStep {
+			if i%spinStep != 0 && messages && !c.news() {
+				continue
+			}
 			if c.step() {
 				return c.err
 			}
 		}
 	}
-	if err := c.ctx.WaitMembers(ctx, c.cond); err != nil {
+	if err := c.ctx.WaitMembers(ctx, c.cond, nil); err != nil {
 		// What a member said before it left, or was lost, is the better reason.
 		if c.err == nil {
 			c.err = err

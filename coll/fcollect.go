@@ -25,7 +25,7 @@ func StartFCollect[T heap.Elem](c *Comm, dst, src []T) (*Pending, error) {
 }
 
 func (f *flow) fcollect(c *Comm, dst, src []byte, elem int) error {
-	f.reset("fcollect", sign("fcollect", 0, uint8(elem), 0, len(src)))
+	f.reset("fcollect", sign(kindFCollect, 0, uint8(elem), 0, len(src)))
 	n := len(src)
 	err := wantBytes("destination", dst, n*c.n, elem)
 	if err == nil {

@@ -25,7 +25,7 @@ func StartGather[T heap.Elem](c *Comm, root int, dst, src []T) (*Pending, error)
 }
 
 func (f *flow) gather(c *Comm, root int, dst, src []byte, elem int) error {
-	f.reset("gather", sign("gather", 0, uint8(elem), root, len(src)))
+	f.reset("gather", sign(kindGather, 0, uint8(elem), root, len(src)))
 	err := c.checkRoot(root)
 	if err != nil || c.rank != root {
 		if err == nil {
@@ -69,7 +69,7 @@ func StartScatter[T heap.Elem](c *Comm, root int, dst, src []T) (*Pending, error
 }
 
 func (f *flow) scatter(c *Comm, root int, dst, src []byte, elem int) error {
-	f.reset("scatter", sign("scatter", 0, uint8(elem), root, len(dst)))
+	f.reset("scatter", sign(kindScatter, 0, uint8(elem), root, len(dst)))
 	err := c.checkRoot(root)
 	if err != nil || c.rank != root {
 		if err == nil {

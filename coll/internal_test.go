@@ -198,16 +198,16 @@ func TestFieldWidths(t *testing.T) {
 
 // Signatures that differ show words that differ in a field of that name.
 func TestShownWord(t *testing.T) {
-	base := sign("allreduce", 2, 3, 4, 5)
+	base := sign(kindAllReduce, 2, 3, 4, 5)
 	for _, c := range []struct {
 		field string
 		s     signature
 	}{
-		{"call", sign("reduce", 2, 3, 4, 5)},
-		{"operation", sign("allreduce", 1, 3, 4, 5)},
-		{"type", sign("allreduce", 2, 8, 4, 5)},
-		{"root", sign("allreduce", 2, 3, 5, 5)},
-		{"count", sign("allreduce", 2, 3, 4, 6)},
+		{"call", sign(kindReduce, 2, 3, 4, 5)},
+		{"operation", sign(kindAllReduce, 1, 3, 4, 5)},
+		{"type", sign(kindAllReduce, 2, 8, 4, 5)},
+		{"root", sign(kindAllReduce, 2, 3, 5, 5)},
+		{"count", sign(kindAllReduce, 2, 3, 4, 6)},
 	} {
 		a, b := base.word(77), c.s.word(77)
 		var got []string

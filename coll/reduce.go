@@ -25,7 +25,7 @@ func StartReduce[T Number](c *Comm, op Op, root int, dst, src []T) (*Pending, er
 }
 
 func (r *reduction) reduce(c *Comm, how arithmetic, root int, dst, src []byte) error {
-	r.reset("reduce", sign("reduce", uint8(how.op), uint8(how.typ), root, len(src)), how, dst, src)
+	r.reset("reduce", sign(kindReduce, uint8(how.op), uint8(how.typ), root, len(src)), how, dst, src)
 	if err := how.check(); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func StartAllReduce[T Number](c *Comm, op Op, dst, src []T) (*Pending, error) {
 }
 
 func (r *reduction) allreduce(c *Comm, how arithmetic, dst, src []byte) error {
-	r.reset("allreduce", sign("allreduce", uint8(how.op), uint8(how.typ), 0, len(src)), how, dst, src)
+	r.reset("allreduce", sign(kindAllReduce, uint8(how.op), uint8(how.typ), 0, len(src)), how, dst, src)
 	if err := how.check(); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func StartReduceScatter[T Number](c *Comm, op Op, dst, src []T) (*Pending, error
 }
 
 func (r *reduction) reduceScatter(c *Comm, how arithmetic, dst, src []byte) error {
-	r.reset("reduce-scatter", sign("reduce-scatter", uint8(how.op), uint8(how.typ), 0, len(dst)), how, dst, src)
+	r.reset("reduce-scatter", sign(kindReduceScatter, uint8(how.op), uint8(how.typ), 0, len(dst)), how, dst, src)
 	if err := how.check(); err != nil {
 		return err
 	}

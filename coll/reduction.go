@@ -192,14 +192,14 @@ func (r *reduction) talk(c *Comm, l *link) error {
 	o := &r.offers[l.pe]
 	if o.ours && !o.told {
 		off, _ := c.own.offset(r.rs[l.pe].buf)
-		ok, err := c.send(l, nil, flagOffer, off, nil, nil)
+		ok, err := c.send(l, o, flagOffer, off, nil, nil)
 		if !ok {
 			return err
 		}
 		o.told = true
 	}
 	if o.theirs && r.folded && !o.read {
-		ok, err := c.send(l, nil, flagPart|flagRead, 0, nil, nil)
+		ok, err := c.send(l, o, flagPart|flagRead, 0, nil, nil)
 		if !ok {
 			return err
 		}
@@ -213,7 +213,7 @@ func (r *reduction) talk(c *Comm, l *link) error {
 func (r *reduction) take(c *Comm, l *link) error {
 	ag, in := &r.ag[l.pe], &r.in[l.pe]
 	rs := &r.rs[l.pe]
-	if l.arrived.Load() <= l.got || in.done() && (ag.done() || ag.open) && rs.done() {
+	if !c.here(l) || in.done() && (ag.done() || ag.open) && rs.done() {
 		return nil
 	}
 	h := c.front(l)
@@ -270,7 +270,7 @@ func (r *reduction) contribution(c *Comm, q, n int) (x []byte, ok bool, err erro
 	if r.offers[q].theirs {
 		return r.fetch(c, q, n)
 	}
-	if l.arrived.Load() <= l.got {
+	if !c.here(l) {
 		return nil, false, nil
 	}
 	if h := c.front(l); h.call == c.calls && h.what&flagPart != 0 && h.what&^flagMask == r.sig.what {

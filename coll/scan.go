@@ -57,6 +57,13 @@ func startScan[T Number](c *Comm, call string, op Op, dst, src []T, exclusive bo
 	return c.start(k, k.scan(c, call, how, d, s, exclusive))
 }
 
+func scanKind(exclusive bool) kind {
+	if exclusive {
+		return kindExclusiveScan
+	}
+	return kindScan
+}
+
 func checkScan(how arithmetic, dst, src []byte) error {
 	if err := how.check(); err != nil {
 		return err
@@ -69,7 +76,7 @@ func checkScan(how arithmetic, dst, src []byte) error {
 
 // scan of short vectors: all at once, as in an allreduce.
 func (r *reduction) scan(c *Comm, call string, how arithmetic, dst, src []byte, exclusive bool) error {
-	r.reset(call, sign(call, uint8(how.op), uint8(how.typ), 0, len(src)), how, dst, src)
+	r.reset(call, sign(scanKind(exclusive), uint8(how.op), uint8(how.typ), 0, len(src)), how, dst, src)
 	if err := checkScan(how, dst, src); err != nil {
 		return err
 	}
@@ -107,7 +114,7 @@ func (k *chain) signature() signature { return k.sig }
 
 func (k *chain) scan(c *Comm, call string, how arithmetic, dst, src []byte, exclusive bool) error {
 	*k = chain{
-		call: call, sig: sign(call, uint8(how.op), uint8(how.typ), 0, len(src)),
+		call: call, sig: sign(scanKind(exclusive), uint8(how.op), uint8(how.typ), 0, len(src)),
 		how: how, dst: dst, src: src, exclusive: exclusive,
 	}
 	return checkScan(how, dst, src)

@@ -10,7 +10,7 @@ func StartSync(c *Comm) (*Pending, error) {
 	if c == nil {
 		return nil, wrap("coll: start sync", errNoComm)
 	}
-	return c.start(&rounds{call: "sync", sig: sign("sync", 0, 0, 0, 0)}, nil)
+	return c.start(&rounds{call: "sync", sig: sign(kindSync, 0, 0, 0, 0)}, nil)
 }
 
 // StartBarrier begins a Barrier of the Comm's team: it is complete when every
@@ -20,7 +20,7 @@ func StartBarrier(c *Comm) (*Pending, error) {
 	if c == nil {
 		return nil, wrap("coll: start barrier", errNoComm)
 	}
-	r := &rounds{call: "barrier", sig: sign("barrier", 0, 0, 0, 0)}
+	r := &rounds{call: "barrier", sig: sign(kindBarrier, 0, 0, 0, 0)}
 	for _, x := range c.p.Contexts() {
 		r.groups = append(r.groups, x.Group())
 		for i := range x.Size() {
@@ -73,7 +73,7 @@ func (r *rounds) step(c *Comm) (bool, error) {
 	}
 	for r.d < c.n {
 		if !r.told {
-			ok, err := c.send(&c.core.links[(c.rank+r.d)%c.n], nil, 0, uint64(r.d), nil, nil)
+			ok, err := c.send(&c.core.links[(c.rank+r.d)%c.n], r, 0, uint64(r.d), nil, nil)
 			if !ok {
 				return false, err
 			}

@@ -33,7 +33,7 @@ func (c *Comm) announce(l *link, t *transfer, flags uint64) error {
 	if off, ok := c.own.offset(t.buf); ok {
 		arg = off
 	}
-	ok, err := c.send(l, nil, flags|flagAnnounce, arg, nil, nil)
+	ok, err := c.send(l, t, flags|flagAnnounce, arg, nil, nil)
 	t.told = t.told || ok
 	return err
 }

@@ -61,6 +61,7 @@ func overlap(a, b []byte) (same, crossing bool) {
 
 // header begins every message of a pair; see link.
 type header struct {
+	flag  uint64 // the message's number, and how many the sender has taken
 	call  uint32 // number of the call, by the sender's count
 	bytes uint32 // payload of this message
 	what  uint64 // call, operation, type, root; see signature
@@ -68,7 +69,14 @@ type header struct {
 	arg   uint64 // by flag: where the receiver's destination is, or nothing
 }
 
-const headerBytes = int(unsafe.Sizeof(header{}))
+// taken is how many messages the sender has taken, as a 32-bit count. Of a message
+// that is here the flag stands still.
+func (h *header) taken() uint32 { return uint32(h.flag) }
+
+const (
+	flagBytes   = 8
+	headerBytes = int(unsafe.Sizeof(header{}))
+)
 
 // headerOf views the beginning of a slot.
 func headerOf(b []byte) *header {

@@ -174,8 +174,10 @@ func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
 }
 
 // WaitMembers is Wait in a collective call, which needs every member of the team:
-// the loss of one ends it, acknowledged or not.
-func (c *Context) WaitMembers(ctx context.Context, cond func() bool) error {
+// the loss of one ends it, acknowledged or not. A member that said goodbye may
+// have done its part before: left, unless it is nil, is asked what that means for
+// the wait; cond still wins over its error.
+func (c *Context) WaitMembers(ctx context.Context, cond func() bool, left func(member int) error) error {
 	if !c.Use() {
 		return &errs.ClosedError{PE: c.pe.rank}
 	}
@@ -184,7 +186,18 @@ func (c *Context) WaitMembers(ctx context.Context, cond func() bool) error {
 		if err := c.pe.hopeless(c.team, nil); err != nil {
 			return err
 		}
-		return c.pe.world.firstLost(c.team.members, func(int) bool { return false })
+		w := c.pe.world
+		if err := w.firstLost(c.team.members, func(int) bool { return false }); err != nil || left == nil {
+			return err
+		}
+		for i, pe := range c.team.members {
+			if pe != c.pe.rank && w.state[pe].flags.Load()&peerGone != 0 {
+				if err := left(i); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
 }
 

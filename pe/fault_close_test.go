@@ -418,6 +418,9 @@ func earlyRole(c *faultlab.Child) error {
 		if _, err := p.AllocMem(ctx, 64, 0); !errors.Is(err, pe.ErrClosed) {
 			return fmt.Errorf("alloc without everybody: %w", err)
 		}
+		if err := coll.Barrier(ctx, p.Team()); !errors.Is(err, pe.ErrClosed) {
+			return fmt.Errorf("barrier without everybody: %w", err)
+		}
 		if err := p.AckLost(a.Early); !errors.Is(err, pe.ErrConfig) {
 			return fmt.Errorf("who has left is not lost: %w", err)
 		}

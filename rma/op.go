@@ -76,6 +76,9 @@ func lane(c *pe.Context, target int) (*channel.Lane, error) {
 
 // opErr dresses an error with the operation.
 func opErr(c *pe.Context, op string, target int, at heap.Ref, size int64, err error) error {
+	if err == errs.ErrWouldBlock {
+		return err // no failure: a hook asks again and again, and nothing is allocated for it
+	}
 	var oe *errs.OpError
 	if errors.As(err, &oe) && oe.Op == op {
 		return err

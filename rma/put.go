@@ -40,6 +40,10 @@ func PutMem(c *pe.Context, dst heap.Ref, src []byte, target int) error {
 // PutMemNBI is PutMem that may return before src is reusable: after Quiet, or
 // when the ticket is complete.
 func PutMemNBI(c *pe.Context, dst heap.Ref, src []byte, target int) (Ticket, error) {
+	return putNBI(c, dst, src, target, nonblocking)
+}
+
+func putNBI(c *pe.Context, dst heap.Ref, src []byte, target int, m mode) (Ticket, error) {
 	n := uintptr(len(src))
 	if l := c.Lane(target); l != nil && int(n) < c.InlineMax() && l.Enter() {
 		if p := l.Addr(dst, uint64(n)); p != nil {
@@ -58,13 +62,13 @@ func PutMemNBI(c *pe.Context, dst heap.Ref, src []byte, target int) (Ticket, err
 		}
 		l.Undo()
 	}
-	return putSlow(c, "rma: put nbi", dst, src, target, nonblocking)
+	return putSlow(c, "rma: put nbi", dst, src, target, m)
 }
 
 // TryPutMemNBI is PutMemNBI that returns ErrWouldBlock where that would wait for
 // room. Progress hooks use it.
 func TryPutMemNBI(c *pe.Context, dst heap.Ref, src []byte, target int) (Ticket, error) {
-	return putSlow(c, "rma: put nbi", dst, src, target, try)
+	return putNBI(c, dst, src, target, try)
 }
 
 // Put copies src to the beginning of dst on PE target; see PutMem. ErrRange if

@@ -162,6 +162,7 @@ func (m *member) Gather(ctx context.Context, tag string, group []int, blob []byt
 	if err == nil {
 		err = m.await(ctx, c, req)
 	} else {
+		m.hearWhy()
 		err = m.broken(err)
 	}
 	m.mu.Lock()
@@ -211,6 +212,18 @@ func (m *member) await(ctx context.Context, c *call, req *msg) error {
 		return contextError(ctx, "given up", c.err)
 	}
 	return c.err
+}
+
+// hearWhy gives the reader of a connection that cannot be written to any more a
+// moment to find why: that the hub's holder is lost says more than that the
+// connection is.
+func (m *member) hearWhy() {
+	for range 100 {
+		if m.Err() != nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // broken is the reason for a failed send: the sticky error, or that the
