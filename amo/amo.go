@@ -121,7 +121,10 @@ func do[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T], v
 	if err == nil && !t.Done() {
 		err = wait(c, name, word.Ref(), target, t)
 	}
-	return *fetch, err
+	if err != nil {
+		return 0, err // *fetch may be written yet
+	}
+	return *fetch, nil
 }
 
 // send is an operation that returns nothing: it need not wait for the target.

@@ -162,14 +162,26 @@ func (b *barrier) count(ctx context.Context) error {
 	return nil
 }
 
+// rests is how many turns of the scheduler a barrier waits before it waits as
+// everybody does.
+const rests = 64
+
 // wait waits until awaited counts this barrier, or a member aborts.
 func (b *barrier) wait(ctx context.Context) error {
 	if !b.central {
-		for range spins {
+		for range spins * spinStep {
 			if b.arrived() {
 				return nil
 			}
 		}
+	}
+	// Where members share cores a look is worth a turn of the scheduler: the
+	// first of them are taken with nothing else in between.
+	for i := 0; b.central && i < rests && !b.c.Busy(); i++ {
+		if b.arrived() {
+			return nil
+		}
+		b.c.Rest()
 	}
 	if err := b.c.WaitMembers(ctx, b.cond, b.left); err != nil || b.arrived() {
 		return err

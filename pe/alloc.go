@@ -76,6 +76,9 @@ func ArrayAt[T heap.Elem](p *PE, ref heap.Ref, n int) (heap.Array[T], error) {
 	if ref.Offset()%min(size, 8) != 0 {
 		return heap.Array[T]{}, p.errAt("pe: array", ref, int64(uint64(n)*size), errs.ErrAlign)
 	}
+	if p.closed.Load() {
+		return heap.Array[T]{}, p.errAt("pe: array", ref, int64(uint64(n)*size), &errs.ClosedError{PE: p.rank})
+	}
 	return heap.MakeArray[T](ref, n, p.world.table.Region(p.rank, ref.Region()).At(ref.Offset())), nil
 }
 

@@ -62,7 +62,7 @@ func (p *PE) linger(ctx context.Context) {
 		defer cancel()
 	}
 	p.gone.wait(ctx, func() bool {
-		if p.member.Err() != nil && !errors.Is(p.member.Err(), errs.ErrClosed) {
+		if p.gone.deaf.Load() || p.member.Err() != nil && !errors.Is(p.member.Err(), errs.ErrClosed) {
 			return true // cut off: nobody can tell
 		}
 		for pe := range p.world.state {

@@ -204,6 +204,9 @@ func (c *Context) WaitMembers(ctx context.Context, cond func() bool, left func(m
 // SpinTurns is how many turns a wait spins before it yields.
 func (c *Context) SpinTurns() int { return c.pe.waiter.Policy.Turns }
 
+// Rest gives the core away once, to the PEs that share it.
+func (c *Context) Rest() { c.pe.waiter.Policy.Rest() }
+
 // Busy reports whether the proxy may have work that a waiter should drive.
 func (c *Context) Busy() bool { return c.pe.world.proxy.Busy() }
 

@@ -49,6 +49,24 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// Without the launcher's hub nobody can tell of losses: the world is closed.
+func TestHubGone(t *testing.T) {
+	for _, work := range []string{"put", "wait", "barrier", "alloc"} {
+		t.Run(work, func(t *testing.T) {
+			j := faultlab.Start(t, faultlab.Spec{
+				Role: "work", N: 3, Launcher: true, Args: workArgs{Work: work, Path: "direct", FailureDeadline: time.Minute},
+			})
+			j.Expect("ready")
+			require.NoError(t, j.Hub.Close())
+			for _, p := range j.Procs {
+				f := p.ExpectFailure("failed with")
+				require.True(t, f.Has("ErrClosed"), "rank %d: %v", p.Rank, f)
+			}
+			j.WaitAll()
+		})
+	}
+}
+
 // expectLoss checks that every process still there was told of the victim's
 // loss, and of no other, closed, and ended.
 func expectLoss(t *testing.T, j *faultlab.Job, victim int) {

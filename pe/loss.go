@@ -34,12 +34,15 @@ func (w *World) onEvent(p *PE, e bootstrap.Event) {
 		}
 		p.gone.note()
 	case bootstrap.EventHubLost, bootstrap.EventHubClosed:
-		if p.closing.Load() {
-			p.gone.note()
-			return
-		}
-		w.fail(&bootstrap.HubLostError{Cause: e.Cause})
+		p.gone.deaf.Store(true)
 		p.gone.note()
+		if !p.closing.Load() {
+			cause := e.Cause
+			if e.Kind == bootstrap.EventHubClosed {
+				cause = "it closed the hub"
+			}
+			w.fail(&bootstrap.HubLostError{Cause: cause})
+		}
 	case bootstrap.EventMessage:
 		if err := w.deliver(p.rank, e.PE, e.Blob); err != nil {
 			w.log.Warn("message dropped", "from", e.PE, "err", err)

@@ -161,7 +161,10 @@ func (p *PE) gather(ctx context.Context, tag string, group []int, blob []byte) (
 }
 
 // goodbyes lets Close wait until everybody has left.
-type goodbyes struct{ ch chan struct{} }
+type goodbyes struct {
+	ch   chan struct{}
+	deaf atomic.Bool // the hub is gone: no goodbye will come any more
+}
 
 func (g *goodbyes) note() {
 	select {

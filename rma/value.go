@@ -88,11 +88,11 @@ func putValueSlow[T heap.Elem](c *pe.Context, dst heap.Ptr[T], v T, target int) 
 
 func getValueSlow[T heap.Elem](c *pe.Context, src heap.Ptr[T], target int) (T, error) {
 	const op = "rma: get value"
-	buf := new(T)
-	size := unsafe.Sizeof(*buf)
+	var none T
+	size := unsafe.Sizeof(none)
 	l, err := valueLane(c, src, target)
 	if err != nil {
-		return *buf, opErr(c, op, target, src.Ref(), int64(size), err)
+		return none, opErr(c, op, target, src.Ref(), int64(size), err)
 	}
 	if p := l.Mapped(src.Ref()); p != nil && inline(c, l, blocking) {
 		v := loadValue[T](p)
@@ -103,8 +103,9 @@ func getValueSlow[T heap.Elem](c *pe.Context, src heap.Ptr[T], target int) (T, e
 		Op: channel.OpGet, Flags: channel.FlagLocalPtr, Size: uint64(size),
 		SrcRegion: src.Ref().Region(), SrcOff: src.Ref().Offset(),
 	}
+	buf := new(T)
 	if _, err := queue(c, l, &d, unsafe.Pointer(buf), blocking); err != nil {
-		return *buf, opErr(c, op, target, src.Ref(), int64(size), err)
+		return none, opErr(c, op, target, src.Ref(), int64(size), err)
 	}
 	return *buf, nil
 }
