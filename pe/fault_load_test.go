@@ -204,8 +204,8 @@ func TestBusy(t *testing.T) {
 // burnRole keeps a core busy until it is killed.
 func burnRole(c *faultlab.Child) error {
 	c.Report("burning", nil)
-	for {
-		compute(1 << 30)
+	for n := uint64(1 << 30); ; n |= 1 << 30 {
+		n = compute(n) % (1 << 30)
 	}
 }
 
