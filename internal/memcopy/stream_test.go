@@ -13,7 +13,7 @@ func TestStream(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, n := range []int{0, 1, 255, 256, StreamMin - 1, StreamMin, StreamMin + 1, 14336, Piece - 1, Piece, Piece + 1, Piece + 100, 3*Piece + 7} {
 		for _, at := range []int{0, 1, 31, 64} {
-			src := make([]byte, n+at)
+			src := make([]byte, n+at, n+at+1) // a pointer behind the last byte stays inside
 			for i := range src {
 				src[i] = byte(rng.Uint32())
 			}

@@ -89,8 +89,10 @@ done: \
 	VCMPPD $3, Y0, Y0, Y2; \
 	VBLENDVPD Y2, Y8, Y0, Y0
 
-#define ADD_PS VADDPS Y1, Y0, Y0; CANON_PS
-#define MUL_PS VMULPS Y1, Y0, Y0; CANON_PS
+#define SUM_PS VADDPS Y1, Y0, Y0
+#define PROD_PS VMULPS Y1, Y0, Y0
+#define ADD_PS SUM_PS; CANON_PS
+#define MUL_PS PROD_PS; CANON_PS
 #define ADD_PD VADDPD Y1, Y0, Y0; CANON_PD
 #define MUL_PD VMULPD Y1, Y0, Y0; CANON_PD
 
@@ -137,7 +139,8 @@ done: \
 	VPBROADCASTD half32<>(SB), Y11; \
 	VPBROADCASTD canon16<>(SB), Y12
 
-// Rounds the eight float32 in Y0 to the low halves of its doublewords.
+// Rounds the eight float32 in Y0 to the low halves of its doublewords, any NaN to
+// the canonical one.
 #define NARROW \
 	VCMPPS $3, Y0, Y0, Y2; \
 	VPSRLD $16, Y0, Y3; \
@@ -362,11 +365,11 @@ TEXT ·maxUQ(SB), NOSPLIT, $0-32
 
 // func addBF(dst, a, b *byte, n int)
 TEXT ·addBF(SB), NOSPLIT, $0-32
-	BINARY_BF(ADD_PS)
+	BINARY_BF(SUM_PS)
 
 // func mulBF(dst, a, b *byte, n int)
 TEXT ·mulBF(SB), NOSPLIT, $0-32
-	BINARY_BF(MUL_PS)
+	BINARY_BF(PROD_PS)
 
 // func minBF(dst, a, b *byte, n int)
 TEXT ·minBF(SB), NOSPLIT, $0-32
