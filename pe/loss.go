@@ -226,6 +226,9 @@ func (p *PE) living(group []int) ([]int, error) {
 	if err := w.lossOf(p.rank); err != nil {
 		return nil, err
 	}
+	if p.closed.Load() {
+		return nil, &errs.ClosedError{PE: p.rank}
+	}
 	if err := w.firstLost(group, p.hasAcked); err != nil {
 		return nil, err
 	}

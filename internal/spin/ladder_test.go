@@ -16,7 +16,7 @@ func TestAuto(t *testing.T) {
 		turns, want       int
 	}{
 		{name: "a core each", want: 150},
-		{name: "shared cores", shared: true, want: 8},
+		{name: "shared cores", shared: true, want: 2},
 		{name: "chosen", turns: 33, want: 33},
 		{name: "chosen, shared cores", shared: true, turns: 1000, want: 1000},
 		{name: "goroutines", inProcess: true, want: 150},
