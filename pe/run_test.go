@@ -101,7 +101,7 @@ func TestCloseInsideRun(t *testing.T) {
 					return err
 				}
 				for i := range n {
-					if err := rma.PutMem(p.Context(), ref, make([]byte, 1000), i); err != nil {
+					if err := rma.PutMem(p.Context(), ref.Add(uint64(300*p.Rank())), make([]byte, 300), i); err != nil {
 						return err
 					}
 				}
