@@ -135,7 +135,9 @@ func BenchmarkCrowded(b *testing.B) {
 		name string
 		call call
 	}{
-		{"barrier", func(ctx context.Context, c *coll.Comm, _, _ []float32, _ int) error { return coll.Barrier(ctx, c.Team()) }},
+		{"barrier", func(ctx context.Context, c *coll.Comm, _, _ []float32, _ int) error {
+			return coll.Barrier(ctx, c.Team())
+		}},
 		{"allreduce", func(ctx context.Context, c *coll.Comm, src, dst []float32, n int) error {
 			return coll.AllReduce(ctx, c, coll.Sum, dst[:n], src[:n])
 		}},
