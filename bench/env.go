@@ -115,18 +115,27 @@ func (e *env) all(yes bool) (bool, error) {
 	return true, nil
 }
 
-// patience is after how many turns a floor's wait lets others run, where every
-// PE has a processor.
-const patience = 4096
+// After how many turns a floor's wait lets others run: where every PE has a
+// processor, where they share them, and in a calibration, which has two
+// processors to itself unless both PEs were put on one.
+const (
+	patience        = 4096
+	crowdedPatience = 8
+	calibPatience   = 512
+)
 
 // await waits until a raw word of this PE reaches want: the floors' wait. It
 // spins as the runtime does and ends with the program's context or when a PE is
 // lost.
 func (e *env) await(word *uint64, want uint64) error {
-	turns := uint32(patience)
 	if e.p.World().Oversubscribed() {
-		turns = 8
+		return e.awaitFor(word, want, crowdedPatience)
 	}
+	return e.awaitFor(word, want, patience)
+}
+
+// awaitFor is await with a number of turns after which others may run.
+func (e *env) awaitFor(word *uint64, want uint64, turns uint32) error {
 	for i := uint32(0); atomic.LoadUint64(word) < want; i++ {
 		spin.Turn(i)
 		if i%turns != turns-1 {
@@ -163,6 +172,9 @@ func (e *env) hopeless() error {
 // does not count.
 const calibBatches = 7
 
+// settle is how long PEs that share processors take to stop using them.
+const settle = 3 * time.Millisecond
+
 // calibRounds is the number of round trips in a batch of a calibration; fewer
 // where few operations are wanted.
 func (c *Config) calibRounds() int {
@@ -186,6 +198,9 @@ func (e *env) calibrate() (float64, error) {
 	}
 	var out series
 	if rank := e.p.Rank(); rank < 2 {
+		if e.p.World().Oversubscribed() {
+			time.Sleep(settle) // the others are still on their way to rest
+		}
 		theirs, err := e.peer(lineCalibrate, 1-rank)
 		if err != nil {
 			return 0, err
@@ -198,7 +213,7 @@ func (e *env) calibrate() (float64, error) {
 				if rank == 0 {
 					atomic.StoreUint64(theirs, e.bounces)
 				}
-				if err := e.await(mine, e.bounces); err != nil {
+				if err := e.awaitFor(mine, e.bounces, calibPatience); err != nil {
 					return 0, err
 				}
 				if rank == 1 {

@@ -103,11 +103,7 @@ func (e *env) measure(t trial) error {
 		if got.better(best) {
 			best = got
 		}
-		// Where processors are shared, calibrations measure the scheduler.
-		again := best.flipped() || best.far() || !t.all && best.uneven()
-		if e.p.World().Oversubscribed() || e.cfg.Iters > 0 {
-			again = false
-		}
+		again := e.cfg.Iters == 0 && (best.flipped() || best.far() || best.uneven())
 		if v, err := e.first0(bit(again)); err != nil {
 			return err
 		} else if v == 0 {

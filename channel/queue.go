@@ -36,7 +36,7 @@ func (l *Lane) next(c cursor, limit uint64, req *Request) (after cursor, last bo
 	e := l.queue.at(c.entry)
 	req.Desc = e.desc
 	req.Seq = e.pos
-	req.Local = nil
+	req.Local, req.Whole = nil, 0
 	whole := cursor{entry: c.entry + 1}
 	switch e.desc.Op {
 	case OpBatch:
@@ -79,6 +79,7 @@ func (l *Lane) next(c cursor, limit uint64, req *Request) (after cursor, last bo
 // cut narrows a put or get to the piece at off; true: more pieces follow.
 func cut(req *Request, off, limit uint64) (more bool) {
 	left := req.Size - off
+	req.Whole = req.Size
 	req.DstOff += off
 	req.SrcOff += off
 	if req.Local != nil {

@@ -58,6 +58,7 @@ func TestCut(t *testing.T) {
 				require.Equal(t, [2]uint64{d.DstOff + done, d.SrcOff + done}, [2]uint64{req.DstOff, req.SrcOff})
 				require.Equal(t, uintptr(done), off)
 				require.Equal(t, last, req.SigOp != SigNone)
+				require.Equal(t, d.Size, req.Whole)
 				done += req.Size
 			default:
 				require.True(t, last)

@@ -16,6 +16,9 @@ type Request struct {
 	// request completes. Otherwise the local side is (SrcRegion, SrcOff) of the
 	// lane's owner.
 	Local unsafe.Pointer
+	// Whole is the bytes of the put or get (or of the batch's item) that this is
+	// a piece of: the fastest way to copy depends on it.
+	Whole uint64
 }
 
 // Completion says that the N oldest outstanding requests of a lane are complete

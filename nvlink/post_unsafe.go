@@ -32,14 +32,14 @@ func (h *Host) execute(l *channel.Lane, r *channel.Request) error {
 		return nil
 	case channel.OpPut:
 		if r.Size > 0 {
-			transfer(remote.At(r.DstOff), local(l, r, r.SrcRegion, r.SrcOff), uintptr(r.Size))
+			transfer(remote.At(r.DstOff), local(l, r, r.SrcRegion, r.SrcOff), r)
 		}
 	case channel.OpIPut:
 		strided(remote.At(r.DstOff), local(l, r, r.SrcRegion, r.SrcOff), r)
 	case channel.OpGet:
 		if r.Size > 0 {
 			src := h.table.Region(peer, r.SrcRegion)
-			transfer(local(l, r, r.DstRegion, r.DstOff), src.At(r.SrcOff), uintptr(r.Size))
+			transfer(local(l, r, r.DstRegion, r.DstOff), src.At(r.SrcOff), r)
 		}
 		return nil
 	case channel.OpIGet:
@@ -69,9 +69,15 @@ func (h *Host) execute(l *channel.Lane, r *channel.Request) error {
 	return nil
 }
 
-// transfer copies n bytes: a word, which may be a value that others read
-// meanwhile, by one access.
-func transfer(dst, src unsafe.Pointer, n uintptr) {
+// transfer copies the bytes of a put or get: a word, which may be a value that
+// others read meanwhile, by one access; the pieces of a large one as all of them
+// at once would be.
+func transfer(dst, src unsafe.Pointer, r *channel.Request) {
+	n := uintptr(r.Size)
+	if r.Whole >= memcopy.NTMin {
+		memcopy.Stream(dst, src, n)
+		return
+	}
 	if n <= 8 {
 		raceflag.Release(dst)
 		if memcopy.Word(dst, src, n) {
