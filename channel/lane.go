@@ -59,6 +59,7 @@ type Lane struct {
 	flight  deque[flight]
 	posted  atomic.Uint64 // requests handed to the transport
 	dead    atomic.Pointer[error]
+	gone    atomic.Pointer[error] // the peer left: it will not connect any more
 	aborted bool
 
 	errMu  sync.Mutex
@@ -219,6 +220,10 @@ func (l *Lane) Err() error {
 	}
 	return &errs.ClosedError{PE: -1}
 }
+
+// PeerGone says that the peer left in good order: a lane that is connected goes on
+// to its memory, one that is not never will, and fails with err.
+func (l *Lane) PeerGone(err error) { l.gone.CompareAndSwap(nil, &err) }
 
 // Shut refuses new operations with err from now on; queued ones go on.
 func (l *Lane) Shut(err error) { l.shut(gateClosed, err) }

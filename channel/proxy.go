@@ -272,6 +272,10 @@ func (p *Proxy) pump(l *Lane) bool {
 			return true
 		}
 		if !ready {
+			if e := l.gone.Load(); e != nil {
+				l.shut(gateLost, *e)
+				return true
+			}
 			return false
 		}
 		l.ready = true

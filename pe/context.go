@@ -97,9 +97,8 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 		Window:    w.vals.Window,
 		Backlog:   w.vals.Backlog,
 	})
-	// Published before it is looked at once more: a loss or a close that misses
-	// the lane is seen here, one that sees it shuts it.
-	c.lanes[pe].Store(l)
+	// Who shuts lanes says so first and then looks for them under the same lock:
+	// a loss or a close that misses the lane is seen here, before anybody gets it.
 	if e := w.failed.Load(); e != nil {
 		l.Shut(*e)
 	}
@@ -112,6 +111,7 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 	if c.closed.Load() {
 		l.Shut(&errs.ClosedError{PE: c.pe.rank})
 	}
+	c.lanes[pe].Store(l)
 	return l, nil
 }
 
@@ -354,16 +354,21 @@ func (c *Context) ReleaseWord() heap.Signal {
 	return heap.MakeSignal(heap.MakeRef(c.pe.world.id, heap.RegionRuntime, off))
 }
 
-// each calls f for every lane in use.
+// eachLane calls f for every lane in use, while no lane is being made.
 func (p *PE) eachLane(f func(*channel.Lane)) {
 	for _, c := range p.contexts() {
-		if c.parent != nil {
-			continue
+		if c.parent == nil {
+			c.eachLane(f)
 		}
-		for i := range c.lanes {
-			if l := c.lanes[i].Load(); l != nil {
-				f(l)
-			}
+	}
+}
+
+func (c *Context) eachLane(f func(*channel.Lane)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.lanes {
+		if l := c.lanes[i].Load(); l != nil {
+			f(l)
 		}
 	}
 }

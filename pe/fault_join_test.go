@@ -178,6 +178,39 @@ func TestJoinDifferences(t *testing.T) {
 	}
 }
 
+// A launch's secret lets its own processes in, and nobody else.
+func TestJoinSecret(t *testing.T) {
+	for _, odd := range []int{-1, 0, 2} {
+		t.Run(fmt.Sprintf("stranger %d", odd), func(t *testing.T) {
+			t.Parallel()
+			j := faultlab.Start(t, faultlab.Spec{
+				Role: "join", N: 3, Launcher: true, Secret: []byte("of this job"), JoinTimeout: soon,
+				Args: joinArgs{FromEnv: true, Timeout: soon},
+				Each: func(rank int, p *faultlab.Plan) {
+					if rank == odd {
+						p.Env = append(p.Env, "GOSHMEM_SECRET=0badc0de")
+					}
+				},
+			})
+			for _, p := range j.Procs {
+				f := p.ExpectFailure("joined")
+				switch {
+				case odd < 0:
+					require.Nil(t, f)
+				case p.Rank == odd:
+					require.True(t, f.Has("ErrConfig"), "%v", f)
+					require.Contains(t, f.Text, "secret")
+				default:
+					require.True(t, f.Has("ErrTimeout"), "rank %d: %v", p.Rank, f)
+					require.Equal(t, []int{odd}, f.Missing)
+				}
+				p.TrySay("leave")
+			}
+			j.WaitAll()
+		})
+	}
+}
+
 func TestJoinMismatch(t *testing.T) {
 	for _, tc := range []struct {
 		field string

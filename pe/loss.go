@@ -29,6 +29,11 @@ func (w *World) onEvent(p *PE, e bootstrap.Event) {
 	case bootstrap.EventLost:
 		w.markLost(e.PE, &errs.PeerLostError{PE: e.PE, Cause: e.Cause})
 	case bootstrap.EventGoodbye:
+		p.eachLane(func(l *channel.Lane) {
+			if l.Config().Peer == e.PE {
+				l.PeerGone(&errs.ClosedError{PE: e.PE})
+			}
+		})
 		if e.PE >= 0 && e.PE < w.size && w.state[e.PE].flags.Or(peerGone)&peerGone == 0 {
 			w.changed()
 		}

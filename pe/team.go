@@ -306,13 +306,7 @@ func (c *Context) Free(ctx context.Context) error {
 
 // shut makes the context's own lanes refuse new operations.
 func (c *Context) shut(err error) {
-	c.mu.Lock() // no lane is being made
-	defer c.mu.Unlock()
-	for i := range c.lanes {
-		if l := c.lanes[i].Load(); l != nil {
-			l.Shut(err)
-		}
-	}
+	c.eachLane(func(l *channel.Lane) { l.Shut(err) })
 }
 
 // drain waits until nothing of the context is queued, in flight or in progress.
