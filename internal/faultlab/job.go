@@ -158,7 +158,7 @@ func (j *Job) start(spec Spec, plan *Plan) (*Proc, error) {
 	}
 	text, err := json.Marshal(place{
 		Role: plan.Role, Rank: plan.Rank, Size: plan.Size, Rendezvous: plan.Rendezvous,
-		Launcher: spec.Launcher, Nice: plan.Nice, Bound: spec.Bound, Args: args,
+		Launcher: spec.Launcher, Nice: plan.Nice, Bound: spec.Bound + time.Minute, Args: args,
 	})
 	if err != nil {
 		return nil, err
@@ -233,3 +233,6 @@ func (j *Job) Expect(event string) {
 		}
 	}
 }
+
+// left is the time to the job's deadline.
+func (j *Job) left() time.Duration { return max(0, time.Until(j.bound)) }

@@ -32,6 +32,9 @@ type Proc struct {
 	gone   chan struct{} // the process has ended, and its output has been read
 }
 
+// grantedGrace is what a process gets beyond the job's deadline.
+const grantedGrace = 5 * time.Second
+
 // mostErrors bounds what is kept of a process's error output.
 const mostErrors = 64 << 10
 
@@ -136,9 +139,9 @@ func (p *Proc) state() string {
 // is nil. Reports of other events stay for later.
 func (p *Proc) Expect(event string, v any) {
 	p.job.tb.Helper()
-	t := time.NewTimer(time.Until(p.job.bound))
+	t := time.NewTimer(p.job.left())
 	defer t.Stop()
-	for {
+	for grace := false; ; {
 		l, found, closed := p.take(event)
 		switch {
 		case found && v == nil:
@@ -154,6 +157,12 @@ func (p *Proc) Expect(event string, v any) {
 		select {
 		case <-p.news:
 		case <-t.C:
+			if !grace {
+				// The machine may have stood still: whoever has news gets to tell it.
+				grace = true
+				t.Reset(grantedGrace)
+				continue
+			}
 			p.job.tb.Fatalf("rank %d did not report %q within the job's deadline\n%s", p.Rank, event, p.state())
 		}
 	}
@@ -231,7 +240,7 @@ func (p *Proc) runState() string {
 // await waits for the end of the process.
 func (p *Proc) await() {
 	p.job.tb.Helper()
-	t := time.NewTimer(time.Until(p.job.bound))
+	t := time.NewTimer(p.job.left() + grantedGrace)
 	defer t.Stop()
 	select {
 	case <-p.gone:
