@@ -272,11 +272,6 @@ func (c *Comm) beginAbort(err error) {
 	e.say = tellingOf(c.ctx, c.place(), c.health.reason())
 	e.until = time.Now().Add(abortGrace)
 	e.marks = make([]uint64, c.n)
-	for i := range c.n {
-		if l := c.ctx.Lane(i); l != nil {
-			e.marks[i] = l.LastQueued()
-		}
-	}
 	e.out = make([]bool, c.n)
 	for i := range c.probes {
 		c.probes[i].stale = true // asked too early
@@ -302,6 +297,11 @@ func (c *Comm) stepAbort() bool {
 			e.said = 0
 		}
 		e.phase = phaseQuiet
+		for i := range c.n {
+			if l := c.ctx.Lane(i); l != nil {
+				e.marks[i] = l.LastQueued()
+			}
+		}
 	}
 	if e.phase == phaseQuiet {
 		for i := range c.n {

@@ -10,6 +10,16 @@ import (
 // errNoComm is a call on a nil Comm.
 var errNoComm = fmt.Errorf("no comm: %w", pe.ErrConfig)
 
+// apartBytes keeps what PEs of one process write in a call from sharing cache
+// lines, of which the processor fetches two at a time.
+const apartBytes = 128
+
+// alone makes a slice that shares no cache line with anything else.
+func alone[T any](n int) []T {
+	guard := (apartBytes + sizeOf[T]() - 1) / sizeOf[T]()
+	return make([]T, n+2*guard)[guard : guard+n : guard+n]
+}
+
 // elemBytes is the size of one element.
 func elemBytes[T heap.Elem]() int { return int(heap.ElemSize[T]()) }
 

@@ -15,16 +15,37 @@ const barrierIndex = 7
 
 // Barrier returns when every member has called it and every operation that any
 // of them issued before, on any context, is complete and visible. A full memory
-// barrier.
+// barrier. If such an operation of this PE failed, Barrier returns its error, once
+// the members have met all the same.
 func Barrier(ctx context.Context, t *pe.Team) error {
 	if t == nil {
 		return wrap("coll: barrier", pe.ErrConfig)
 	}
 	b, err := barrierOf(t)
-	if err == nil {
-		err = b.run(ctx, t.PE().Quiet(ctx), "barrier")
+	if err != nil {
+		return wrap("coll: barrier", err)
+	}
+	failed, bad := quiet(ctx, t.PE())
+	if err = b.run(ctx, bad, "barrier"); err == nil {
+		err = failed
 	}
 	return wrap("coll: barrier", err)
+}
+
+// quiet completes this PE's operations. failed is the first that failed; bad why
+// they are not complete.
+func quiet(ctx context.Context, p *pe.PE) (failed, bad error) {
+	for {
+		err := p.Quiet(ctx) // tells one failure at a time
+		switch {
+		case err == nil:
+			return failed, nil
+		case errors.Is(err, pe.ErrTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, pe.ErrClosed):
+			return failed, err
+		case failed == nil:
+			failed = err
+		}
+	}
 }
 
 // Sync returns when every member has called it. Unlike Barrier it completes no
@@ -47,6 +68,7 @@ func Sync(ctx context.Context, t *pe.Team) error {
 // turn of the scheduler: members count themselves in one word and the last to
 // arrive releases the others.
 type barrier struct {
+	_       [apartBytes]byte
 	c       *pe.Context
 	health  *health
 	release *atomic.Uint64 // grows by 1 with each central barrier, by abortUnit when a member aborts
@@ -58,6 +80,7 @@ type barrier struct {
 	left    func(member int) error
 	source  int   // of dissemination: who is waited for
 	err     error // why it could not be made
+	_       [apartBytes]byte
 }
 
 type barrierKey struct{}
@@ -154,12 +177,27 @@ func (b *barrier) count(ctx context.Context) error {
 		b.awaited = b.release
 		return b.wait(ctx)
 	}
-	for i := 1; i <= n; i++ { // itself last
-		if err := rma.Signal(c, c.ReleaseWord(), rma.SignalAdd, 1, (c.Rank()+i)%n); err != nil {
+	for to := 1; to < n; to++ {
+		if to == c.Rank() {
+			continue
+		}
+		if err := rma.Signal(c, c.ReleaseWord(), rma.SignalAdd, 1, to); err != nil {
 			return err
 		}
 	}
-	return nil
+	if c.Rank() != 0 {
+		// Member 0, whose word counts, may leave once it is released: by then the
+		// others are, or they would take it for one that never came.
+		if c.Group().Pending() != 0 {
+			if err := rma.Quiet(ctx, c); err != nil {
+				return err
+			}
+		}
+		if err := rma.Signal(c, c.ReleaseWord(), rma.SignalAdd, 1, 0); err != nil {
+			return err
+		}
+	}
+	return rma.Signal(c, c.ReleaseWord(), rma.SignalAdd, 1, c.Rank()) // itself last
 }
 
 // rests is how many turns of the scheduler a barrier waits before it waits as
@@ -192,12 +230,13 @@ func (b *barrier) wait(ctx context.Context) error {
 // without says whether this barrier can be, now that a member has left: only if
 // the member had come to it before.
 func (b *barrier) without(member int) error {
-	if b.central {
+	switch {
+	case b.central && member != 0:
 		come, err := amo.Fetch(b.c, b.c.BarrierWord(), 0)
 		if err != nil || come >= b.epoch*uint64(b.c.Size()) {
 			return err // all have come: the release is on its way
 		}
-	} else if member != b.source {
+	case !b.central && member != b.source:
 		return nil // whoever waits for it will tell
 	}
 	rank, _ := b.c.Team().WorldRank(member)

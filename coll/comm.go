@@ -19,6 +19,7 @@ import (
 // Its operations use the lanes that the collectives of all teams share, and
 // signals of its own.
 type Comm struct {
+	_     [apartBytes]byte
 	team  *pe.Team
 	ctx   *pe.Context
 	p     *pe.PE
@@ -53,10 +54,13 @@ type Comm struct {
 	cur     operation
 	done    bool
 	err     error
+	result  error     // what a call that was carried out returns all the same
 	idle    uint32    // steps without anything moved
 	asked   time.Time // when the members were looked at last
 	probes  []probe
 	moved   bool
+	stuck   bool   // the last step tried something that has to be tried again
+	still   bool   // nothing but a message of a member moves the call on
 	budget  int    // messages that the present step may still handle
 	calls   uint32 // number of the call in flight
 	in      bool   // state says so
@@ -65,6 +69,7 @@ type Comm struct {
 	core     core
 	messages messages
 	vector   vector
+	_        [apartBytes]byte
 }
 
 // New makes a Comm. Collective over the team. All symmetric memory that its

@@ -88,8 +88,8 @@ func (c *Comm) open(op operation) error {
 	c.calls++
 	c.state.Store(c.core.sig.word(c.calls) | inCall)
 	c.in = true
-	c.idle = 0
-	c.done, c.err = false, nil
+	c.idle, c.still = 0, false
+	c.done, c.err, c.result = false, nil, nil
 	err := c.health.failed()
 	if err == nil && c.aborted.Load() >= abortUnit && concerns(c.ctx, c.place()) {
 		err = c.verdict()
@@ -150,6 +150,8 @@ func (c *Comm) run(ctx context.Context, op operation, bad error) error {
 		err = wrap("coll: "+op.name(), err)
 		c.beginAbort(err)
 		c.finishAbort(ctx)
+	} else if c.result != nil {
+		err = wrap("coll: "+op.name(), c.result)
 	}
 	c.close()
 	c.leave()
@@ -169,11 +171,9 @@ func (c *Comm) drive(ctx context.Context) error {
 		return c.err
 	}
 	if !c.geo.crowded {
-		// Mostly it is a message that is waited for, and looking for that is quick.
-		messages := c.cur.name() != vectorName
 		for i := range spins * spinStep {
-			if i%spinStep != 0 && messages && !c.news() {
-				continue
+			if i%spinStep != 0 && c.still && !c.news() {
+				continue // mostly it is a message that is waited for, and looking for that is quick
 			}
 			if c.step() {
 				return c.err
@@ -199,7 +199,11 @@ func (c *Comm) step() bool {
 		c.err = c.verdict()
 		return true
 	}
-	c.moved, c.budget = false, stepBudget
+	if c.still && !c.news() {
+		c.pause()
+		return c.err != nil
+	}
+	c.moved, c.stuck, c.still, c.budget = false, false, false, stepBudget
 	if c.core.owed > 0 {
 		c.err = c.payBack()
 	}
@@ -210,11 +214,18 @@ func (c *Comm) step() bool {
 		c.idle = 0
 		return c.done || c.err != nil
 	}
+	// An alltoallv has signals of its own.
+	c.still = !c.stuck && c.core.owed == 0 && c.cur.name() != vectorName
+	c.pause()
+	return c.err != nil
+}
+
+// pause counts a step in which nothing moved, and looks now and then why.
+func (c *Comm) pause() {
 	if c.idle++; c.idle >= 32 && (c.idle&(c.idle-1) == 0 || c.idle%4 == 0 && time.Since(c.asked) > askAgain) {
 		c.asked = time.Now()
 		c.err = c.suspect()
 	}
-	return c.err != nil
 }
 
 // askAgain is after how long without news the members are looked at again.
@@ -345,8 +356,9 @@ func (c *Comm) advance(e *entry) bool {
 		return c.moved
 	}
 	if c.err == nil {
+		err := wrap("coll: "+e.op.name(), c.result)
 		c.close()
-		c.retire(e, nil)
+		c.retire(e, err)
 		return true
 	}
 	c.beginAbort(wrap("coll: "+e.op.name(), c.err))

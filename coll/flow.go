@@ -19,7 +19,7 @@ type flow struct {
 	selfPos          int
 }
 
-func (f *flow) make(n int) { f.out, f.in = make([]transfer, n), make([]transfer, n) }
+func (f *flow) make(n int) { f.out, f.in = alone[transfer](n), alone[transfer](n) }
 
 // reset prepares a flow for a call.
 func (f *flow) reset(call string, sig signature) {

@@ -37,31 +37,6 @@ const (
 	inlineBytes = headBytes - headerBytes
 )
 
-// core is what the collectives of this file's kind keep.
-type core struct {
-	links   []link
-	slots   uint64
-	enough  uint64 // messages taken that are told of by themselves
-	piece   int    // most payload of a message
-	sig     signature
-	tickets []rma.Ticket // operations on callers' buffers, oldest first
-	owed    int          // links that owe word of it
-	trees   []*tree      // by root and shape
-
-	// The blocking calls' machines.
-	flow    flow
-	collect collect
-	red     reduction
-	chain   chain
-
-	// Memory that calls get when they first need it, and keep.
-	acc   []float32 // bf16: the sums of one piece
-	spare []byte    // a piece of sums where the destination may not be used yet
-	sums  []byte    // of a scan: a piece for each slot
-	read  [2][]byte // pieces of offered sources
-	pack  []byte    // strided buffers, packed
-}
-
 // link is the two queues of this PE and one other member.
 type link struct {
 	pe   int
@@ -95,103 +70,6 @@ type link struct {
 // taken is how many of its own messages the sender has taken.
 func flagOf(n, taken uint64) uint64 { return n<<32 | taken&math.MaxUint32 }
 
-// row is where a source's queue is among those of a receiver.
-func row(source, receiver int) int {
-	if source < receiver {
-		return source
-	}
-	return source - 1
-}
-
-func coreNeed(g geometry, cfg Config) need {
-	slots := int64(g.n-1) * int64(cfg.Slots)
-	return need{
-		signals: 2 * g.n, // data and credit of each member
-		zeroed:  lineBytes + slots*headBytes,
-		bytes:   slots * int64(cfg.SlotBytes),
-	}
-}
-
-func (c *Comm) attachCore(r region) (err error) {
-	if c.state, err = wordAt(c.ctx, r.zeroed); err != nil {
-		return err
-	}
-	c.stateAt = r.zeroed
-	k := &c.core
-	k.slots, k.piece = uint64(c.cfg.Slots), c.cfg.SlotBytes
-	k.enough = (k.slots + 1) / 2
-	k.links = make([]link, c.n)
-	for q := range k.links {
-		if l := &k.links[q]; q != c.rank {
-			l.pe = q
-			if err := c.attachLink(r, l); err != nil {
-				return err
-			}
-		}
-	}
-	k.flow.make(c.n)
-	k.collect.make(c.n)
-	k.red.make(c.n)
-	return nil
-}
-
-func (c *Comm) attachLink(r region, l *link) (err error) {
-	q, slots := l.pe, c.cfg.Slots
-	// Signal i is what member i writes, here as there: as a sender in the first
-	// half, as a receiver in the second.
-	if l.arrived, err = wordAt(c.ctx, r.sigs.At(q).Ref()); err != nil {
-		return err
-	}
-	if l.credit, err = wordAt(c.ctx, r.sigs.At(c.n+q).Ref()); err != nil {
-		return err
-	}
-	l.data, l.back = r.sigs.At(c.rank), r.sigs.At(c.n+c.rank)
-	there, here := row(c.rank, q)*slots, row(q, c.rank)*slots // first slots
-	heads := r.zeroed.Add(lineBytes)
-	l.heads = heads.Add(uint64(there * headBytes))
-	l.slots = r.ref.Add(uint64(there) * uint64(c.cfg.SlotBytes))
-	l.head = r.zeroMem[lineBytes+here*headBytes:][:slots*headBytes]
-	l.mem = r.mem[here*c.cfg.SlotBytes:][:slots*c.cfg.SlotBytes]
-	l.stage = make([]byte, slots*headBytes)
-	l.tickets = make([]rma.Ticket, slots)
-	l.flagged = make([]uint64, slots)
-	l.near = c.near(q)
-	if !c.nearTo(q) {
-		return nil
-	}
-	for i := range slots {
-		w, err := wordAt(c.ctx, heads.Add(uint64((here+i)*headBytes)))
-		if err != nil {
-			return err
-		}
-		l.flags = append(l.flags, w)
-	}
-	return nil
-}
-
-// near reports whether this PE reaches a member's memory by load and store.
-func (c *Comm) near(q int) bool {
-	info, _ := c.p.Peer(c.world[q])
-	return info.Path == "direct"
-}
-
-// nearTo reports whether a member said so of this PE.
-func (c *Comm) nearTo(q int) bool {
-	b := c.reach[q]
-	return len(b) > c.rank/8 && b[c.rank/8]>>(c.rank%8)&1 == 1
-}
-
-// reaches are the members near this PE, a bit each.
-func (c *Comm) reaches() []byte {
-	b := make([]byte, (c.n+7)/8)
-	for q := range c.n {
-		if c.near(q) {
-			b[q/8] |= 1 << (q % 8)
-		}
-	}
-	return b
-}
-
 // Flags of a message, in the header's what.
 const (
 	flagAnnounce uint64 = 1 << (24 + iota) // no payload: arg is where the receiver of a transfer has its destination
@@ -205,78 +83,6 @@ const (
 
 // staged as an announcement: send to the workspace.
 const staged = ^uint64(0)
-
-// signature is what the members of a call must have alike.
-type signature struct {
-	what  uint64
-	count uint64
-}
-
-// kind is a collective, as it travels: an index of callNames.
-type kind uint8
-
-const (
-	kindBroadcast kind = iota + 3
-	kindFCollect
-	kindCollect
-	kindGather
-	kindScatter
-	kindAllToAll
-	kindAllToAllS
-	kindAllToAllV
-	kindReduce
-	kindAllReduce
-	kindReduceScatter
-	kindScan
-	kindExclusiveScan
-
-	kindBarrier kind = 1
-	kindSync    kind = 2
-)
-
-func (k kind) String() string {
-	if n := callNames(); int(k) < len(n) {
-		return n[k]
-	}
-	return fmt.Sprintf("call %d", uint8(k))
-}
-
-// sign makes a call's signature.
-func sign(k kind, op, typ uint8, root int, count int) signature {
-	return signature{
-		what:  uint64(k) | uint64(op)<<8 | uint64(typ)<<16 | uint64(uint32(root))<<32,
-		count: uint64(count),
-	}
-}
-
-// differs compares a message with what this PE called; nil if they agree.
-func (c *Comm) differs(l *link, h *header) error {
-	s := &c.core.sig
-	if h.call == c.calls && h.what&^flagMask == s.what && h.count == s.count {
-		return nil
-	}
-	return c.mismatch(l, h)
-}
-
-func (c *Comm) mismatch(l *link, h *header) error {
-	s := &c.core.sig
-	bad := func(field string, want, have any) error {
-		return &pe.MismatchError{PE: c.world[l.pe], Field: field, Want: fmt.Sprint(want), Have: fmt.Sprint(have)}
-	}
-	switch mine, theirs := s.what, h.what; {
-	case h.call != c.calls:
-		return bad("call", fmt.Sprintf("number %d, %v", c.calls, kind(mine)), fmt.Sprintf("number %d, %v", h.call, kind(theirs)))
-	case kind(mine) != kind(theirs):
-		return bad("call", kind(mine), kind(theirs))
-	case uint8(mine>>8) != uint8(theirs>>8):
-		return bad("operation", Op(mine>>8), Op(theirs>>8))
-	case uint8(mine>>16) != uint8(theirs>>16):
-		return bad("type", typeName(kind(mine), uint8(mine>>16)), typeName(kind(theirs), uint8(theirs>>16)))
-	case mine>>32 != theirs>>32:
-		return bad("root", mine>>32, theirs>>32)
-	}
-	return bad("count", s.count, h.count)
-}
 
 // suspectLinks looks for unread messages of this call that mean another one.
 func (c *Comm) suspectLinks() error {
@@ -304,6 +110,15 @@ func (c *Comm) room(l *link, owner any) bool {
 		return true
 	}
 	l.credited = max(l.credited, l.credit.Load())
+	// Messages that wait for their turn say it too; and a member that said so says
+	// nothing more.
+	for i := range c.core.slots {
+		n := l.got + i
+		if !c.hereAt(l, n) {
+			break
+		}
+		l.learn(headerOf(l.head[n%c.core.slots*headBytes:]))
+	}
 	return l.sent-l.credited < c.core.slots
 }
 
@@ -311,6 +126,7 @@ func (c *Comm) room(l *link, owner any) bool {
 // goes there. owner is whose message it is: if a part of it is on the way, only the
 // same owner may go on. The payload must stay as it is until the call is complete.
 func (c *Comm) send(l *link, owner any, flags, arg uint64, payload []byte, to *heap.Ref) (bool, error) {
+	c.stuck = true // unless it succeeds
 	if !c.room(l, owner) {
 		return false, nil
 	}
@@ -433,18 +249,27 @@ func (c *Comm) flush() (bool, error) {
 	if err := c.reap(); err != nil {
 		return false, err
 	}
-	if len(k.tickets) > 0 {
-		return false, nil
-	}
-	return k.owed == 0, nil
+	c.stuck = len(k.tickets) > 0 || k.owed > 0
+	return !c.stuck, nil
 }
 
 // here reports whether there is an unread message of a member.
-func (c *Comm) here(l *link) bool {
+func (c *Comm) here(l *link) bool { return c.hereAt(l, l.got) }
+
+// hereAt reports whether message n of a member, counted from 0, is here.
+func (c *Comm) hereAt(l *link, n uint64) bool {
 	if l.flags == nil {
-		return l.arrived.Load() > l.got
+		return l.arrived.Load() > n
 	}
-	return uint32(l.flags[l.got%c.core.slots].Load()>>32) == uint32(l.got+1)
+	return uint32(l.flags[n%c.core.slots].Load()>>32) == uint32(n+1)
+}
+
+// learn takes note of how many of this PE's messages were taken when a message was
+// sent: at most Slots more than is known.
+func (l *link) learn(h *header) {
+	if more := int32(h.taken() - uint32(l.credited)); more > 0 {
+		l.credited += uint64(more)
+	}
 }
 
 // news reports whether there is an unread message of anybody.
@@ -493,10 +318,7 @@ func (c *Comm) payload(l *link, n int) []byte {
 
 // pop takes the oldest message, and tells its sender now and then.
 func (c *Comm) pop(l *link) error {
-	// What it says of this PE's messages is at most Slots ahead of what is known.
-	if more := int32(c.front(l).taken() - uint32(l.credited)); more > 0 {
-		l.credited += uint64(more)
-	}
+	l.learn(c.front(l))
 	l.got++
 	c.moved = true
 	c.budget--

@@ -316,3 +316,96 @@ func TestMessageLoss(t *testing.T) {
 		})
 	}
 }
+
+// Messages of a PE to itself, with and without a receive waiting.
+func TestMessagesToSelf(t *testing.T) {
+	cfg := small()
+	cfg.Unexpected = 100
+	comm(t, lanes()[0], 2, cfg, func(ctx context.Context, c *coll.Comm) error {
+		me := c.Rank()
+		got := make([]byte, 50)
+		p, err := coll.StartRecv(c, coll.Any, 4, got)
+		if err != nil {
+			return err
+		}
+		for tag := range 3 {
+			if err := coll.Send(ctx, c, me, tag, []byte{byte(tag), 1, 2}); err != nil {
+				return err
+			}
+		}
+		assert.Equal(t, coll.Status{}, p.Status(), "not complete")
+		if err := coll.Send(ctx, c, me, 4, []byte("now")); err != nil {
+			return err
+		}
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+		assert.Equal(t, coll.Status{Source: me, Tag: 4, Count: 3}, p.Status())
+		assert.ErrorIs(t, coll.Send(ctx, c, me, 5, make([]byte, 92)), pe.ErrCapacity)
+		for _, tag := range []int{2, coll.Any, 1} {
+			s, err := coll.Recv(ctx, c, me, tag, got)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, []byte{byte(s.Tag), 1, 2}, got[:s.Count])
+		}
+		return nil
+	})
+}
+
+// A receive that gives up in the middle of a message leaves it to another one.
+func TestReceiveGivesUpInTheMiddle(t *testing.T) {
+	for _, l := range lanes() {
+		t.Run(l.name, func(t *testing.T) {
+			comm(t, l, 2, small(), func(ctx context.Context, c *coll.Comm) error {
+				long := make([]byte, 3000)
+				for i := range long {
+					long[i] = byte(i * 3)
+				}
+				if c.Rank() == 1 {
+					// Goes on only while somebody polls here.
+					p, err := coll.StartSend(c, 0, 1, long)
+					if err != nil {
+						return err
+					}
+					return p.Wait(ctx)
+				}
+				for {
+					short, cancel := context.WithTimeout(ctx, 20*time.Microsecond)
+					got := make([]byte, 3000)
+					_, err := coll.Recv(short, c, 1, 1, got)
+					cancel()
+					if err == nil {
+						return same("message", got, long)
+					}
+					if !errors.Is(err, pe.ErrTimeout) {
+						return err
+					}
+				}
+			})
+		})
+	}
+}
+
+// When the team's collectives fail, so do messages that wait.
+func TestMessagesEndWithTheTeam(t *testing.T) {
+	world(t, lanes()[0], 2, func(ctx context.Context, p *pe.PE) error {
+		c, err := coll.New(ctx, p.Team(), small())
+		if err != nil {
+			return err
+		}
+		if p.Rank() == 0 {
+			started, err := coll.StartRecv(c, coll.Any, 0, make([]byte, 1))
+			if err != nil {
+				return err
+			}
+			_, err = coll.Recv(ctx, c, 1, 1, make([]byte, 1))
+			assert.ErrorIs(t, err, pe.ErrRange)
+			assert.ErrorIs(t, started.Wait(ctx), pe.ErrRange)
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+		assert.ErrorIs(t, coll.FCollect(ctx, c, []byte{1}, []byte{1}), pe.ErrRange)
+		return nil
+	})
+}

@@ -10,30 +10,6 @@ import (
 	"goshmem/rma"
 )
 
-// The word that a member shows of its latest call: the call's number (16 bits),
-// kind (6), operation (4), type (4), digests of root (9) and count (24), and
-// whether it is in it. Members read it where something went wrong, or may have.
-const inCall uint64 = 1
-
-// shown are the word's fields.
-func shown() []struct {
-	name        string
-	shift, bits int
-} {
-	return []struct {
-		name        string
-		shift, bits int
-	}{{"call", 42, 6}, {"operation", 38, 4}, {"type", 34, 4}, {"root", 25, 9}, {"count", 1, 24}}
-}
-
-// word packs a signature.
-func (s signature) word(call uint32) uint64 {
-	cut := func(v uint64, bits int) uint64 { return v & (1<<bits - 1) }
-	digest := func(v uint64, bits int) uint64 { return v * 0x9e3779b97f4a7c15 >> (64 - bits) }
-	return uint64(uint16(call))<<48 | cut(s.what, 6)<<42 | cut(s.what>>8, 4)<<38 | cut(s.what>>16, 4)<<34 |
-		digest(s.what>>32, 9)<<25 | digest(s.count, 24)<<1
-}
-
 // probe is a look at a member's word, on its way.
 type probe struct {
 	v     uint64

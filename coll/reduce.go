@@ -82,7 +82,7 @@ func (r *reduction) allreduce(c *Comm, how arithmetic, dst, src []byte) error {
 		}
 		return nil
 	}
-	per := blockBytes(len(src), c.n)
+	per := blockBytes(c.geo, len(src))
 	part := func(b []byte, q int) []byte { return b[min(q*per, len(b)):min((q+1)*per, len(b))] }
 	mine := part(src, c.rank)
 	if len(mine) > 0 {
@@ -104,20 +104,26 @@ func (r *reduction) allreduce(c *Comm, how arithmetic, dst, src []byte) error {
 }
 
 // everyoneFolds chooses how to allreduce: everybody sends everything to everybody
-// and folds it all, in one step; or each folds a block and sends it to all, which
-// moves less and takes two. A step costs a turn of the scheduler where PEs share
-// cores.
+// and folds it all, in one step; or some fold a block each and send it to all,
+// which takes two steps and moves less. Where PEs share cores, what all of them do
+// together takes the time, and messages more than steps.
 func everyoneFolds(g geometry, bytes, piece int) bool {
-	most := 32 * kib
-	if g.crowded {
-		most = 256 * kib
+	if g.crowded && g.n > 3 {
+		return false
 	}
-	return bytes <= piece && (g.n-1)*bytes <= most
+	return bytes <= piece && (g.n-1)*bytes <= 32*kib
 }
 
-// blockBytes is the length of the blocks that n members fold, whole cache lines;
-// the last ones may be short or empty.
-func blockBytes(bytes, n int) int { return int(roundUp(int64((bytes + n - 1) / n))) }
+// blockBytes is the length of the blocks that members fold, whole cache lines; the
+// last ones may be short or empty. Where PEs share cores short vectors are not cut
+// into many: with one block there are 2n messages, with n there are n^2.
+func blockBytes(g geometry, bytes int) int {
+	per := (bytes + g.n - 1) / g.n
+	if g.crowded {
+		per = max(per, 8*kib)
+	}
+	return int(roundUp(int64(per)))
+}
 
 // ReduceScatter combines block r of the members' src into dst of member r; src
 // has Size times as many elements as dst. dst may be this PE's own block of src.

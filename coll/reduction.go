@@ -39,8 +39,8 @@ type reduction struct {
 }
 
 func (r *reduction) make(n int) {
-	r.rs, r.ag, r.in = make([]transfer, n), make([]transfer, n), make([]transfer, n)
-	r.offers = make([]offer, n)
+	r.rs, r.ag, r.in = alone[transfer](n), alone[transfer](n), alone[transfer](n)
+	r.offers = alone[offer](n)
 }
 
 // offer is about a block that is read from its owner's memory, instead of being
@@ -255,6 +255,7 @@ func (r *reduction) free(c *Comm) bool {
 		}
 	}
 	if c.reap() != nil || len(c.core.tickets) > 0 {
+		c.stuck = true
 		return false // flush, or suspect, gives the error
 	}
 	r.hold = false
@@ -303,12 +304,14 @@ func (r *reduction) fetch(c *Comm, q, n int) ([]byte, bool, error) {
 	if f.q != q || f.pos != r.pos || f.n != n {
 		t, err := rma.TryGetMemNBI(c.ctx, (*mem)[:n], r.offers[q].at.Add(uint64(r.pos)), q)
 		if err != nil {
+			c.stuck = true
 			return nil, false, blocked(err)
 		}
 		*f = fetched{q: q, pos: r.pos, n: n, t: t}
 		c.moved = true
 	}
 	if !f.t.Done() {
+		c.stuck = true
 		return nil, false, nil
 	}
 	return (*mem)[:n], true, f.t.Err()

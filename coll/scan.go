@@ -36,7 +36,7 @@ func scan[T Number](ctx context.Context, c *Comm, call string, op Op, dst, src [
 	}
 	how := arithmetic{reduce.Op(op), typeOf[T]()}
 	d, s := bytesOf(dst), bytesOf(src)
-	if everyoneFolds(c.geo, len(s), c.core.piece) {
+	if atOnce(c.geo, len(s), c.core.piece) {
 		r := &c.core.red
 		return c.run(ctx, r, r.scan(c, call, how, d, s, exclusive))
 	}
@@ -50,11 +50,22 @@ func startScan[T Number](c *Comm, call string, op Op, dst, src []T, exclusive bo
 	}
 	how := arithmetic{reduce.Op(op), typeOf[T]()}
 	d, s := bytesOf(dst), bytesOf(src)
-	if everyoneFolds(c.geo, len(s), c.core.piece) {
+	if atOnce(c.geo, len(s), c.core.piece) {
 		return c.startReduction(call, func(r *reduction) error { return r.scan(c, call, how, d, s, exclusive) })
 	}
 	k := new(chain)
 	return c.start(k, k.scan(c, call, how, d, s, exclusive))
+}
+
+// atOnce chooses how to scan: everybody sends its vector to all members behind it,
+// in one step; or the sums go from one to the next, which moves less and takes a
+// step a member, each of them a turn of the scheduler where PEs share cores.
+func atOnce(g geometry, bytes, piece int) bool {
+	most := 32 * kib
+	if g.crowded {
+		most = 256 * kib
+	}
+	return bytes <= piece && (g.n-1)*bytes <= most
 }
 
 func scanKind(exclusive bool) kind {
@@ -168,6 +179,7 @@ func (k *chain) piece(c *Comm) (bool, error) {
 		var to *link
 		if !last {
 			if to = &c.core.links[c.rank+1]; !c.room(to, k) {
+				c.stuck = true
 				return false, nil
 			}
 		}

@@ -2,11 +2,13 @@ package coll_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"goshmem/coll"
 	"goshmem/pe"
@@ -242,4 +244,52 @@ func TestCloseWithACallInFlight(t *testing.T) {
 		return err
 	})
 	assert.Less(t, time.Since(began), 8*time.Second)
+}
+
+// An operation that failed before a barrier is what the barrier returns, to the PE
+// whose it was; the members meet all the same, and the team goes on.
+func TestBarrierAfterAFailedOperation(t *testing.T) {
+	err := tryWorld(t, lanes()[1], 3, func(ctx context.Context, p *pe.PE) error {
+		a, err := pe.Calloc[byte](ctx, p, 8)
+		if err != nil {
+			return err
+		}
+		if p.Rank() == 2 {
+			return errDied
+		}
+		for len(p.Lost()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := p.AckLost(2); err != nil {
+			return err
+		}
+		team, err := p.Team().Split(ctx, 0, p.Rank())
+		if err != nil {
+			return err
+		}
+		c, err := coll.New(ctx, team, small())
+		if err != nil {
+			return err
+		}
+		for round := range 4 {
+			if p.Rank() == 0 && round%2 == 0 {
+				// To a lost PE: refused at once, or failed later.
+				_, _ = rma.PutNBI(p.Context(), a, []byte{1}, 2)
+			}
+			if round < 2 {
+				err = coll.Barrier(ctx, team)
+			} else {
+				b, serr := coll.StartBarrier(c)
+				if serr != nil {
+					return serr
+				}
+				err = b.Wait(ctx)
+			}
+			if err != nil && (p.Rank() != 0 || !errors.Is(err, pe.ErrPeerLost)) {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+		}
+		return c.Free(ctx)
+	})
+	require.ErrorIs(t, err, errDied)
 }

@@ -39,6 +39,7 @@ type rounds struct {
 	sig    signature
 	marks  []mark
 	groups []*channel.Group
+	failed error // an operation did before
 	ready  bool
 	d      int  // distance of the round
 	told   bool // the round's message is sent
@@ -57,13 +58,14 @@ func (r *rounds) signature() signature { return r.sig }
 func (r *rounds) step(c *Comm) (bool, error) {
 	for len(r.marks) > 0 {
 		if m := r.marks[0]; m.l.Pending() > 0 && m.l.QueuedAcked() < m.n {
+			c.stuck = true
 			return false, nil
 		}
 		r.marks = r.marks[1:]
 	}
 	for len(r.groups) > 0 {
-		if err := r.groups[0].TakeFailure(); err != nil {
-			return false, err
+		if err := r.groups[0].TakeFailure(); err != nil && r.failed == nil {
+			r.failed = err
 		}
 		r.groups = r.groups[1:]
 	}
@@ -94,5 +96,6 @@ func (r *rounds) step(c *Comm) (bool, error) {
 		r.told = false
 	}
 	c.ctx.MemoryBarrier()
+	c.result = r.failed
 	return c.flush()
 }

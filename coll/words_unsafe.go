@@ -44,6 +44,11 @@ func (w window) offset(b []byte) (uint64, bool) {
 	return uint64(at), true
 }
 
+func sizeOf[T any]() int {
+	var t T
+	return int(unsafe.Sizeof(t))
+}
+
 // bytesOf views a slice of numbers as its bytes.
 func bytesOf[T heap.Elem](s []T) []byte {
 	var t T
