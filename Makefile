@@ -9,7 +9,7 @@ STRESS   ?= 10
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help build run test test-coll test-unit test-race test-procs cross lint bench fuzz stress generate clean
+.PHONY: help build run test test-unit test-race test-procs cross lint bench fuzz stress generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,26 +24,15 @@ run: build ## the main job: MoE dispatch and combine between 4 processes, verifi
 
 test: test-unit test-debug test-race cross ## every suite that needs only Go (and gcc for -race)
 
-# Of the collectives, barriers and the basic alltoallv are part of every run; the
-# whole suite, which still finds faults in the others, is test-coll.
-COLL_READY := Barrier|Sync|Example|TestAllToAllV$$|TestAllToAllVDoesNotAllocate
-ALL_BUT_COLL = $$($(GO) list ./... | grep -v '/coll$$')
-
 test-unit: ## unit, property, multi-process, oversubscription and fault tests
-	$(GO) test $(ALL_BUT_COLL)
-	$(GO) test -run '$(COLL_READY)' ./coll
-
-test-coll: ## the whole suite of the collectives
-	$(GO) test ./coll/...
-	$(GO) test -tags goshmem_debug ./coll/...
+	$(GO) test ./...
 
 test-debug: ## the suites of the operations with the runtime's own checks switched on
-	$(GO) test -tags goshmem_debug ./rma ./amo
-	$(GO) test -tags goshmem_debug -run '$(COLL_READY)' ./coll
+	$(GO) test -tags goshmem_debug ./rma ./amo ./coll/...
 
 # The race detector needs cgo's linker. Left out: programs (bench), kernels and
 # simulations that have no concurrency of their own.
-RACE_OUT := /bench$$|/coll$$|/coll/internal/reduce$$|/coll/relaysim$$|/moe/(bf16|oracle|routing)|/examples/
+RACE_OUT := /bench$$|/coll/internal/reduce$$|/coll/relaysim$$|/moe/(bf16|oracle|routing)|/examples/
 test-race: ## the race detector over everything short enough
 	@if command -v $${CC:-gcc} >/dev/null; then CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./... | grep -vE '$(RACE_OUT)'); \
 	else echo "SKIP test-race: no C compiler (the race detector needs one)"; fi
