@@ -104,7 +104,7 @@ func Table() []Option {
 		},
 		{
 			Name: "SpinTurns", Env: "GOSHMEM_SPIN_TURNS", Type: TypeInt, Default: "0", Min: 0, Max: mib,
-			Text:  "Turns that a wait spins before it yields the processor. 0 is automatic: 150 if the host has a core for each of its PEs, else 8.",
+			Text:  "Turns that a wait spins before it yields the processor. 0 is automatic: 150 if the host has a core for each of its PEs, else 2.",
 			field: func(v *Values) any { return &v.SpinTurns },
 		},
 		{
