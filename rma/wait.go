@@ -70,7 +70,12 @@ func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v 
 	if !c.Use() {
 		return waitErr(c, "rma: wait signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
 	}
-	defer c.Unuse()
+	err := waitSignal(ctx, c, sig, cmp, v, opts)
+	c.Unuse() // not deferred: that is a nanosecond of every signal
+	return err
+}
+
+func waitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v uint64, opts []WaitOption) error {
 	w, err := signalWord(c, sig, cmp)
 	if err != nil {
 		return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
@@ -81,10 +86,7 @@ func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v 
 			return waitErr(c, "rma: wait signal", sig.Ref(), nil, err)
 		}
 	}
-	if holds(w.Load(), cmp, v) {
-		return nil
-	}
-	if spinWord(c, w, cmp, v) {
+	if holds(w.Load(), cmp, v) || spinWord(c, w, cmp, v) {
 		return nil
 	}
 	if err := c.Wait(ctx, false, from, func() bool { return holds(w.Load(), cmp, v) }); err != nil {
