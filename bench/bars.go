@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // bar is a figure that must be reached.
@@ -115,9 +116,11 @@ func runList(ctx context.Context, c commandLine, list []Config, stdout, stderr i
 		return print(r)
 	}
 	var failed []error
-	for _, cfg := range list {
+	began := time.Now()
+	for i, cfg := range list {
 		one := commandLine{Config: cfg, Bind: c.Bind}
 		one.Time = c.Time
+		progress(stderr, cfg, i, len(list), time.Since(began))
 		if err := one.start(ctx, emit, stderr, launch); err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -131,6 +134,19 @@ func runList(ctx context.Context, c commandLine, list []Config, stdout, stderr i
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// progress tells on one line what runs and about how long the rest takes.
+func progress(w io.Writer, cfg Config, done, all int, since time.Duration) {
+	text := fmt.Sprintf("%d of %d: %s", done+1, all, cfg.Name)
+	if cfg.PEs > 0 {
+		text += fmt.Sprintf(", %d PEs", cfg.PEs)
+	}
+	if done > 0 {
+		left := since / time.Duration(done) * time.Duration(all-done)
+		text += fmt.Sprintf("; about %s left", left.Round(time.Second))
+	}
+	fmt.Fprintf(w, "# %s\n", text)
 }
 
 func printBars(w io.Writer, results []Result) error {

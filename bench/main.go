@@ -55,7 +55,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, launch L
 // printTo is an Emit that prints.
 func printTo(w io.Writer, asJSON bool) Emit {
 	if asJSON {
-		return func(r Result) error { return r.WriteJSON(w) }
+		return func(r Result) error {
+			r.Machine = ThisMachine()
+			return r.WriteJSON(w)
+		}
 	}
 	t := &table{w: w}
 	return t.row

@@ -28,6 +28,8 @@ type Result struct {
 	CalibAfter  float64 `json:"calib_after_ns"`
 	Flipped     bool    `json:"flipped"`  // the machine changed meanwhile
 	Verified    bool    `json:"verified"` // the data arrived as it should
+
+	Machine *Machine `json:"machine,omitempty"`
 }
 
 // Units of a result.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"goshmem/bench"
+	"goshmem/bench/report"
 	"goshmem/cmd/goshmem/internal/launch"
 	"goshmem/internal/errs"
 )
@@ -24,8 +25,11 @@ The PEs are processes that this command starts, each bound to a core; with
 -inprocess they are goroutines. Under another launcher every process is given
 -join: mpirun -n 2 goshmem bench put -join.
 
-Exit status: 0, 1 if data was wrong or a program failed, 2 for a wrong command
-line.
+goshmem bench report FILE… [-o PAGE.html] makes a page of files of JSON lines (-json);
+without -o it prints Markdown. goshmem bench diff OLD NEW [-percent 10] compares two.
+
+Exit status: 0, 1 if data was wrong, a program failed or diff found a regression, 2
+for a wrong command line.
 `
 
 func benchCommand() command {
@@ -41,7 +45,12 @@ func benchCommand() command {
 }
 
 func runBench(std stdio, args []string) int {
-	err := bench.Main(context.Background(), args, std.out, std.err, startBench)
+	var err error
+	if len(args) > 0 && (args[0] == "report" || args[0] == "diff") {
+		err = report.Main(args, std.out)
+	} else {
+		err = bench.Main(context.Background(), args, std.out, std.err, startBench)
+	}
 	switch {
 	case err == nil:
 		return exitOK
