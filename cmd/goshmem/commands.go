@@ -26,6 +26,7 @@ func commands() []command {
 		runCommand(),
 		infoCommand(),
 		benchCommand(),
+		planCommand(),
 		versionCommand(),
 	}
 }
