@@ -2,6 +2,7 @@ package pe
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ func (c *Context) Lane(pe int) *channel.Lane {
 // there is no such PE, or that the context takes no more operations.
 func (c *Context) LaneTo(pe int) (*channel.Lane, error) {
 	if uint(pe) >= uint(len(c.lanes)) {
-		return nil, errs.ErrPeer
+		return nil, c.noPE(pe)
 	}
 	if l := c.lanes[pe].Load(); l != nil {
 		return l, nil
@@ -68,6 +69,10 @@ func (c *Context) LaneTo(pe int) (*channel.Lane, error) {
 		return l, nil
 	}
 	return c.connect(pe)
+}
+
+func (c *Context) noPE(pe int) error {
+	return fmt.Errorf("pe %d of a team of %d: %w", pe, len(c.lanes), errs.ErrPeer)
 }
 
 func (c *Context) connect(pe int) (*channel.Lane, error) {
@@ -269,7 +274,7 @@ func (c *Context) BuiltinWord(index int) (heap.Ref, error) {
 // OwnWord is this PE's built-in word that a PE of the team adds to.
 func (c *Context) OwnWord(source, index int) (*atomic.Uint64, error) {
 	if uint(source) >= uint(len(c.lanes)) {
-		return nil, errs.ErrPeer
+		return nil, c.noPE(source)
 	}
 	off, ok := c.pe.world.layout.SourceWord(c.slot, source, index)
 	if !ok {
