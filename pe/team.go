@@ -79,7 +79,11 @@ func (t *Team) Attach(key any, make func() any) any {
 // matched in order. The result is indexed by team rank; a lost and acknowledged
 // member's is nil.
 func (t *Team) Gather(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
-	return t.exchange(ctx, "u/"+tag, blob)
+	all, err := t.exchange(ctx, "u/"+tag, blob)
+	if err != nil {
+		return nil, &errs.OpError{Op: "pe: gather", PE: -1, Size: int64(len(blob)), Err: err}
+	}
+	return all, nil
 }
 
 func (t *Team) exchange(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
@@ -285,7 +289,7 @@ func (c *Context) Free(ctx context.Context) error {
 		return &errs.OpError{Op: "pe: free context", PE: -1, Size: -1, Err: err}
 	}
 	if c == c.pe.context || c.parent != nil || c == c.pe.coll {
-		return wrap(errs.ErrUnsupported)
+		return wrap(fmt.Errorf("the world's or a collective's own: %w", errs.ErrUnsupported))
 	}
 	if c.closed.Swap(true) {
 		return wrap(errs.ErrBadRef)
@@ -358,7 +362,7 @@ func (t *Team) Free(ctx context.Context) error {
 		return &errs.OpError{Op: "pe: free team", PE: -1, Size: -1, Err: err}
 	}
 	if t == t.pe.team || t == t.pe.node {
-		return wrap(errs.ErrUnsupported)
+		return wrap(fmt.Errorf("the world team or a node team: %w", errs.ErrUnsupported))
 	}
 	t.mu.Lock()
 	freed := t.freed
