@@ -332,6 +332,22 @@ func (c *Context) drain(ctx context.Context) error {
 	}, func() error { return nil })
 }
 
+// settle waits until what is queued now in the context's lanes, which may be
+// shared, is complete.
+func (c *Context) settle(ctx context.Context) error {
+	for i := range c.lanes {
+		l := c.lanes[i].Load()
+		if l == nil {
+			continue
+		}
+		last := l.LastQueued()
+		if err := c.Wait(ctx, false, []int{}, func() bool { return l.Pending() == 0 || l.QueuedAcked() >= last }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // release gives a drained context's slot back, zeroed for the next.
 func (p *PE) release(c *Context) {
 	if off, n, ok := p.world.layout.SlotRange(c.slot); ok && c.Use() {
@@ -372,6 +388,11 @@ func (t *Team) Free(ctx context.Context) error {
 		return wrap(errs.ErrBadRef)
 	}
 	t.coll.closed.Store(true)
+	// What this member queued last, its own release from a barrier say, must not
+	// change the slot's words when they are the next team's.
+	if err := t.coll.settle(ctx); err != nil {
+		return wrap(err)
+	}
 	if _, err := t.exchange(ctx, "free", nil); err != nil {
 		return wrap(err)
 	}
