@@ -49,6 +49,9 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 		}
 		return err
 	}
+	if ctx == nil {
+		return errs.ErrNoContext
+	}
 	if ctx.Err() != nil {
 		return ctxError(ctx)
 	}

@@ -17,6 +17,9 @@ import (
 // The PE that holds the rendezvous (rank 0 without a launcher) stays until all
 // have left, since it is who tells the others of a loss.
 func (p *PE) Close(ctx context.Context) error {
+	if ctx == nil {
+		return &errs.OpError{Op: "pe: close", PE: -1, Size: -1, Err: errs.ErrNoContext}
+	}
 	p.once.Do(func() {
 		err := p.depart(ctx)
 		p.linger(ctx)
@@ -81,20 +84,24 @@ func (p *PE) finish(ctx context.Context) error {
 	p.closed.Store(true)
 	p.world.changed()
 	// Nobody may look at this PE's memory any more: waits end by the flag.
-	p.settle(ctx)
+	late := p.settle(ctx)
 	err := p.member.Close()
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, errs.ErrPeerLost) {
 		err = nil
 	}
-	return errors.Join(err, p.world.leave(ctx))
+	return errors.Join(err, late, p.world.leave(ctx))
 }
 
 // settle waits until every operation in progress in this PE has returned.
-func (p *PE) settle(ctx context.Context) {
-	for !p.quiescent() && ctx.Err() == nil {
+func (p *PE) settle(ctx context.Context) error {
+	for !p.quiescent() {
+		if ctx.Err() != nil {
+			return &errs.OpError{Op: "pe: close", PE: -1, Size: -1, Err: &errs.TimeoutError{What: "operations in progress", PE: -1}}
+		}
 		p.world.proxy.TryPoll()
 		time.Sleep(20 * time.Microsecond)
 	}
+	return nil
 }
 
 func (p *PE) quiescent() bool {

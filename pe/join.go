@@ -27,6 +27,9 @@ import (
 // GOSHMEM_JOIN_TIMEOUT with an error that names the missing ranks. Two sources
 // that disagree are ErrConfig naming both.
 func Join(ctx context.Context, cfg Config) (*PE, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("pe: join: %w", errs.ErrNoContext)
+	}
 	opt, err := options.Resolve(cfg.values(), os.Environ())
 	if err != nil {
 		return nil, err

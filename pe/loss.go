@@ -2,6 +2,7 @@ package pe
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -127,10 +128,10 @@ func (w *World) lost() []int {
 // From, still fails. It is an error if the PE is not lost.
 func (p *PE) AckLost(pe int) error {
 	if pe < 0 || pe >= p.world.size {
-		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrPeer}
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: fmt.Errorf("pe %d of a world of %d: %w", pe, p.world.size, errs.ErrPeer)}
 	}
 	if p.world.lossOf(pe) == nil {
-		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrConfig}
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: fmt.Errorf("it is not lost: %w", errs.ErrConfig)}
 	}
 	if !p.context.Use() { // who sleeps is told through this PE's memory
 		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: &errs.ClosedError{PE: p.rank}}

@@ -79,7 +79,11 @@ func (t *Team) Attach(key any, make func() any) any {
 // matched in order. The result is indexed by team rank; a lost and acknowledged
 // member's is nil.
 func (t *Team) Gather(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
-	return t.exchange(ctx, "u/"+tag, blob)
+	all, err := t.exchange(ctx, "u/"+tag, blob)
+	if err != nil {
+		return nil, &errs.OpError{Op: "pe: gather", PE: -1, Size: int64(len(blob)), Err: err}
+	}
+	return all, nil
 }
 
 func (t *Team) exchange(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
@@ -285,7 +289,7 @@ func (c *Context) Free(ctx context.Context) error {
 		return &errs.OpError{Op: "pe: free context", PE: -1, Size: -1, Err: err}
 	}
 	if c == c.pe.context || c.parent != nil || c == c.pe.coll {
-		return wrap(errs.ErrUnsupported)
+		return wrap(fmt.Errorf("the world's or a collective's own: %w", errs.ErrUnsupported))
 	}
 	if c.closed.Swap(true) {
 		return wrap(errs.ErrBadRef)
@@ -328,6 +332,22 @@ func (c *Context) drain(ctx context.Context) error {
 	}, func() error { return nil })
 }
 
+// settle waits until what is queued now in the context's lanes, which may be
+// shared, is complete.
+func (c *Context) settle(ctx context.Context) error {
+	for i := range c.lanes {
+		l := c.lanes[i].Load()
+		if l == nil {
+			continue
+		}
+		last := l.LastQueued()
+		if err := c.Wait(ctx, false, []int{}, func() bool { return l.Pending() == 0 || l.QueuedAcked() >= last }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // release gives a drained context's slot back, zeroed for the next.
 func (p *PE) release(c *Context) {
 	if off, n, ok := p.world.layout.SlotRange(c.slot); ok && c.Use() {
@@ -358,7 +378,7 @@ func (t *Team) Free(ctx context.Context) error {
 		return &errs.OpError{Op: "pe: free team", PE: -1, Size: -1, Err: err}
 	}
 	if t == t.pe.team || t == t.pe.node {
-		return wrap(errs.ErrUnsupported)
+		return wrap(fmt.Errorf("the world team or a node team: %w", errs.ErrUnsupported))
 	}
 	t.mu.Lock()
 	freed := t.freed
@@ -368,6 +388,11 @@ func (t *Team) Free(ctx context.Context) error {
 		return wrap(errs.ErrBadRef)
 	}
 	t.coll.closed.Store(true)
+	// What this member queued last, its own release from a barrier say, must not
+	// change the slot's words when they are the next team's.
+	if err := t.coll.settle(ctx); err != nil {
+		return wrap(err)
+	}
 	if _, err := t.exchange(ctx, "free", nil); err != nil {
 		return wrap(err)
 	}

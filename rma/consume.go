@@ -24,7 +24,7 @@ func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOptio
 	}
 	index := indexOf(opts)
 	if !c.Use() {
-		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return waitErr(c, op, heap.Ref{}, nil, c.Refusal())
 	}
 	defer c.Unuse()
 	sources := sourcesOf(c, from)
@@ -105,7 +105,7 @@ func tooMany(n, consumed uint64) error {
 func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64) error {
 	const op = "rma: wait notify"
 	if !c.Use() {
-		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return waitErr(c, op, heap.Ref{}, nil, c.Refusal())
 	}
 	defer c.Unuse()
 	w, err := c.OwnWord(source, index)

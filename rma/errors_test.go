@@ -236,7 +236,7 @@ func TestErrorText(t *testing.T) {
 			}
 			ref := heap.MakeRef(p.World().ID(), heap.RegionHeap, 1<<20-4096+0x80)
 			err := rma.PutMem(e.C, ref, make([]byte, 4096), 3)
-			e.Equal("rma: put 4096 B to pe 3 at heap+0xff080 via direct: 0x80 beyond region of 0x100000: out of range", err.Error())
+			e.Equal("rma: put 4096 B to pe 3 at heap+0xff080 via direct: 4096 B at offset 0xff080 of 1048576 B: out of range", err.Error())
 			var oe *pe.OpError
 			e.True(errors.As(err, &oe), "no OpError")
 			var re *heap.RangeError

@@ -64,9 +64,6 @@ var none = []int{}
 
 // lane is c.Lane that makes the lane on first use and refuses closed ones.
 func lane(c *pe.Context, target int) (*channel.Lane, error) {
-	if c == nil {
-		return nil, errs.ErrConfig
-	}
 	l, err := c.LaneTo(target)
 	if err != nil {
 		return nil, err

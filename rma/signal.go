@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"fmt"
 	"unsafe"
 
 	"goshmem/channel"
@@ -186,7 +187,7 @@ func signal(c *pe.Context, name string, sig heap.Ref, op SignalOp, v uint64, tar
 // checkSignal validates a signal reference on the lane's peer.
 func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 	if op != SignalSet && op != SignalAdd {
-		return errs.ErrConfig
+		return fmt.Errorf("signal operation %d is neither SignalSet nor SignalAdd: %w", op, errs.ErrConfig)
 	}
 	if err := l.Check(sig, heap.SignalSize); err != nil {
 		return err
@@ -195,7 +196,7 @@ func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 		return errs.ErrAlign
 	}
 	if s := l.Mapped(sig); s != nil && !modeOK(sig, s, op) {
-		return errs.ErrConfig
+		return fmt.Errorf("a signal that was set is added to, or the other way round: %w", errs.ErrConfig)
 	}
 	return nil
 }
