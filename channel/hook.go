@@ -27,12 +27,17 @@ func (p *Proxy) AddHook(step func() bool) *Hook {
 	return h
 }
 
-// Arm makes the step run from now on: there is work outstanding.
+// Arm makes the step run from now on: there is work outstanding. Of a hook that
+// was removed, or is meanwhile, nothing stays armed.
 func (h *Hook) Arm() {
-	if h.gone.Load() || h.armed.Swap(true) {
+	if h.armed.Swap(true) {
 		return
 	}
 	h.p.work.Add(1)
+	if h.gone.Load() { // looked at last: Remove may come at any time
+		h.Disarm()
+		return
+	}
 	h.p.kick()
 }
 

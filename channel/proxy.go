@@ -258,11 +258,7 @@ func (p *Proxy) pump(l *Lane) bool {
 			t.Abort(l)
 		}
 		moved := l.queue.len()+l.flight.len() > 0
-		err := l.Err()
-		if err == nil {
-			err = errStopped
-		}
-		l.failAll(err)
+		l.failAll(l.Err())
 		return moved
 	}
 	if !l.ready {

@@ -33,8 +33,8 @@ const (
 
 // Until waits for cond. fail says whether the wait has become hopeless (a lost
 // PE, a closed world); it is asked at the beginning and whenever Epoch changed.
-// cond wins over fail, and may be asked again after it held. polled says that the awaited word may be written by an
-// agent that does not ring, such as a plain put.
+// cond wins over fail, and may be asked again after it held. polled says that the
+// awaited word may be written by an agent that does not ring, such as a plain put.
 //
 // It returns nil, fail's error, the context's cause when cancelled, or
 // errs.ErrTimeout, which the caller dresses with what it wanted.

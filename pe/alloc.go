@@ -12,10 +12,10 @@ import (
 )
 
 // AllocMem allocates size bytes of the symmetric heap, aligned to align (a power
-// of two up to 2 MiB; 0: 64), at the same offset on every PE. Collective: every PE calls it
-// with the same arguments; if they differ all get ErrMismatch, if one has no
-// room all get ErrNoMemory, and nothing is allocated. The content is whatever
-// was there.
+// of two up to 2 MiB; 0: 64), at the same offset on every PE. Collective: every
+// PE calls it with the same arguments; if they differ all get ErrMismatch, if one
+// has no room all get ErrNoMemory, and nothing is allocated. The content is
+// whatever was there.
 func (p *PE) AllocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
 	return p.alloc(ctx, "pe: alloc", size, align, false)
 }
@@ -258,7 +258,7 @@ func (p *PE) zero(off, size uint64) error {
 		return &errs.ClosedError{PE: p.rank}
 	}
 	defer p.context.Unuse()
-	clear(bytesAtHeap(p.world.table, p.rank, off, size))
+	clear(bytesAt(p.world.table, p.rank, heap.RegionHeap, off, size))
 	return nil
 }
 

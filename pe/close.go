@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"goshmem/channel"
 	"goshmem/internal/errs"
 )
 
@@ -43,7 +44,7 @@ func (p *PE) depart(ctx context.Context) error {
 	err := p.quietAll(ctx)
 	if err != nil {
 		// The deadline: what is left fails, its waiters are told.
-		p.eachLane(func(l *laneT) { p.world.proxy.Lose(l, closed) })
+		p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, closed) })
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		err = errors.Join(err, p.quietAll(short))
 		cancel()
@@ -106,7 +107,7 @@ func (p *PE) settle(ctx context.Context) error {
 
 func (p *PE) quiescent() bool {
 	idle := true
-	p.eachLane(func(l *laneT) { idle = idle && l.InlineIdle() && l.Pending() == 0 })
+	p.eachLane(func(l *channel.Lane) { idle = idle && l.InlineIdle() && l.Pending() == 0 })
 	for _, c := range p.contexts() {
 		idle = idle && c.using.Load() == 0
 	}
@@ -118,7 +119,7 @@ func (p *PE) abandon(ctx context.Context) {
 	p.once.Do(func() {
 		p.closing.Store(true)
 		p.shutLanes(&errs.ClosedError{PE: p.rank})
-		p.eachLane(func(l *laneT) { p.world.proxy.Lose(l, &errs.ClosedError{PE: p.rank}) })
+		p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, &errs.ClosedError{PE: p.rank}) })
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.world.vals.CloseTimeout)
 		defer cancel()
 		p.end = p.finish(short)

@@ -36,8 +36,6 @@ type Context struct {
 	fence atomic.Uint64
 }
 
-type laneT = channel.Lane
-
 // Lane is the lane to a PE of the team; nil if there is no such PE or the lane
 // was never used: ask LaneTo.
 func (c *Context) Lane(pe int) *channel.Lane {
@@ -159,11 +157,7 @@ func (c *Context) InlineMax() int { return int(c.pe.world.vals.InlineMax) }
 // put. from are the PEs of the team that it depends on; nil: all. The error is
 // the bare cause; see counters.Waiter.
 func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func() bool) error {
-	if !c.Use() { // a sleeper uses words of this PE's header
-		return c.Refusal()
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, polled, cond, func() error {
+	return c.until(ctx, polled, cond, func() error {
 		if from == nil {
 			return c.pe.hopeless(c.team, nil)
 		}
@@ -177,11 +171,7 @@ func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func()
 
 // WaitOn is Wait for a word that one PE of the team changes.
 func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
-	if !c.Use() {
-		return c.Refusal()
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, false, cond, func() error {
+	return c.until(ctx, false, cond, func() error {
 		return c.pe.hopeless(c.team, c.team.members[pe:pe+1])
 	})
 }
@@ -191,16 +181,12 @@ func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
 // have done its part before: left, unless it is nil, is asked what that means for
 // the wait; cond still wins over its error.
 func (c *Context) WaitMembers(ctx context.Context, cond func() bool, left func(member int) error) error {
-	if !c.Use() {
-		return c.Refusal()
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, false, cond, func() error {
+	return c.until(ctx, false, cond, func() error {
 		if err := c.pe.hopeless(c.team, nil); err != nil {
 			return err
 		}
 		w := c.pe.world
-		if err := w.firstLost(c.team.members, func(int) bool { return false }); err != nil || left == nil {
+		if err := w.firstLost(c.team.members, nil); err != nil || left == nil {
 			return err
 		}
 		for i, pe := range c.team.members {
@@ -212,6 +198,16 @@ func (c *Context) WaitMembers(ctx context.Context, cond func() bool, left func(m
 		}
 		return nil
 	})
+}
+
+// until is the waiter's Until while this PE's memory is there: a sleeper uses
+// words of its header.
+func (c *Context) until(ctx context.Context, polled bool, cond func() bool, fail func() error) error {
+	if !c.Use() { // a sleeper uses words of this PE's header
+		return c.Refusal()
+	}
+	defer c.Unuse()
+	return c.pe.waiter.Until(ctx, polled, cond, fail)
 }
 
 // SpinTurns is how many turns a wait spins before it yields.

@@ -12,6 +12,7 @@ import (
 	"goshmem/heap"
 	"goshmem/internal/bootstrap"
 	"goshmem/internal/errs"
+	"goshmem/internal/futex"
 	"goshmem/internal/options"
 	"goshmem/internal/shm"
 	"goshmem/internal/spin"
@@ -225,10 +226,7 @@ func oversubscribed(m bootstrap.Member, hellos []hello) bool {
 func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.ConnectConfig, m bootstrap.Member,
 	layout heap.Layout, mem *memory, hellos []hello, node []int) (*PE, error) {
 	n, rank := conn.Size, conn.Rank
-	w, err := newWorld(cfg, vals, n, layout, mem, hellos[0].World)
-	if err != nil {
-		return nil, err
-	}
+	w := newWorld(cfg, vals, n, layout, mem, hellos[0].World)
 	hosts := map[string]int{}
 	for i := range n {
 		peer, _ := m.Peer(i)
@@ -345,7 +343,7 @@ func (m *memory) fetch(ctx context.Context, w *World, addr string, secret []byte
 	}
 	enter(w.table, pe, base, w.layout)
 	armed, bell := headerWords(base)
-	w.bells[pe] = newRemoteBell(armed, bell)
+	w.bells[pe] = futex.NewBell(armed, bell, nil)
 	return nil
 }
 

@@ -161,17 +161,15 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		return nil, err
 	}
 	mem.hub = hub
-	w, err := newWorld(cfg, vals, n, layout, mem, newWorldID())
-	if err == nil {
-		for i, base := range bases {
-			stamp(base)
-			enter(w.table, i, base, layout)
-			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process"}
-		}
-		err = w.simulate(vals.Nodes)
-		for i := range n {
-			err = errors.Join(err, w.checkPaths(i))
-		}
+	w := newWorld(cfg, vals, n, layout, mem, newWorldID())
+	for i, base := range bases {
+		stamp(base)
+		enter(w.table, i, base, layout)
+		w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process"}
+	}
+	err = w.simulate(vals.Nodes)
+	for i := range n {
+		err = errors.Join(err, w.checkPaths(i))
 	}
 	if err != nil {
 		_ = mem.release()
@@ -244,7 +242,7 @@ func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
 	return nil
 }
 
-func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
+func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) *World {
 	w := &World{
 		id: id, size: n, nodes: 1, vals: vals, layout: layout, cfgRemote: remoteFactory(cfg, vals),
 		table: heap.NewTable(id, n, 2),
@@ -258,7 +256,7 @@ func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *m
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}
-	return w, nil
+	return w
 }
 
 // start makes the proxy and the transports, once the table is filled.

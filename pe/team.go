@@ -1,6 +1,7 @@
 package pe
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"goshmem/channel"
+	"goshmem/heap"
 	"goshmem/internal/errs"
 )
 
@@ -134,13 +136,7 @@ func (t *Team) Split(ctx context.Context, colour, key int) (*Team, error) {
 		}
 	}
 	slices.SortFunc(mine, func(a, b cand) int {
-		if a.key != b.key {
-			if a.key < b.key {
-				return -1
-			}
-			return 1
-		}
-		return a.rank - b.rank
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
 	})
 	t.mu.Lock()
 	t.splits++
@@ -315,11 +311,7 @@ func (c *Context) shut(err error) {
 
 // drain waits until nothing of the context is queued, in flight or in progress.
 func (c *Context) drain(ctx context.Context) error {
-	if !c.Use() {
-		return &errs.ClosedError{PE: c.pe.rank}
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, true, func() bool {
+	return c.until(ctx, true, func() bool {
 		if c.group.Pending() != 0 {
 			return false
 		}
@@ -351,7 +343,7 @@ func (c *Context) settle(ctx context.Context) error {
 // release gives a drained context's slot back, zeroed for the next.
 func (p *PE) release(c *Context) {
 	if off, n, ok := p.world.layout.SlotRange(c.slot); ok && c.Use() {
-		clear(bytesAt(p.world.table, p.rank, off, n))
+		clear(bytesAt(p.world.table, p.rank, heap.RegionRuntime, off, n))
 		c.Unuse()
 	}
 	c.freed.Store(true)

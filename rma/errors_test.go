@@ -44,7 +44,7 @@ func refusals(e *suite.Env, ref heap.Ref, sigs heap.Signals, words heap.Array[ui
 		{"range wraps", pe.ErrRange, "", func() error { return rma.PutMem(c, wrapped, buf, 1) }},
 		{"range sum wraps", pe.ErrRange, "", func() error { return rma.PutMem(c, heap.MakeRef(ref.World(), 0, ^uint64(0)-7), buf[:8], 1) }},
 		{"range 8 B", pe.ErrRange, "", func() error { return rma.PutMem(c, end.Add(^uint64(0)), buf[:8], 1) }},
-		{"no reference", pe.ErrBadRef, "rma: put 8 B to pe 1 at heap+0x0", func() error { return rma.PutMem(c, none, buf[:8], 1) }},
+		{"no reference", pe.ErrBadRef, "rma: put 8 B to pe 1 via ", func() error { return rma.PutMem(c, none, buf[:8], 1) }},
 		{"foreign reference", pe.ErrBadRef, "", func() error { return rma.PutMem(c, foreign, buf[:8], 1) }},
 		{"no such region", pe.ErrBadRef, "rma: put 8 B to pe 1 at region9+0x0", func() error { return rma.PutMem(c, nowhere, buf[:8], 1) }},
 		{"pe -1", pe.ErrPeer, "rma: put 8 B at heap+", func() error { return rma.PutMem(c, ref, buf[:8], -1) }},

@@ -64,7 +64,7 @@ func Table() []Option {
 		},
 		{
 			Name: "Backlog", Env: "GOSHMEM_BACKLOG", Type: TypeInt, Default: "1024", Min: 1, Max: 16 * mib,
-			Text:  "Requests of one lane that the proxy sets aside while the lane's window is full.",
+			Text:  "Operations that may be pending in one lane: queued, set aside while its window is full, or in flight. One more waits for room.",
 			field: func(v *Values) any { return &v.Backlog },
 		},
 		{
