@@ -54,8 +54,8 @@ func newEnv(ctx context.Context, p *pe.PE, cfg Config, emit Emit) (*env, error) 
 		return nil, err
 	}
 	e := &env{ctx: ctx, p: p, c: p.Context(), cfg: cfg, emit: emit, lines: lines, mine: lines.Local()}
-	info, _ := p.World().Peer(e.target())
-	next, _ := p.World().Peer((p.Rank() + 1) % p.Size())
+	info, _ := p.Peer(e.target())
+	next, _ := p.Peer((p.Rank() + 1) % p.Size())
 	e.local = p.Size() > 1 && next.PID == os.Getpid()
 	e.base = Result{Bench: cfg.Name, Path: info.Path, Mem: "host", Nodes: 1, Impl: "goshmem", PEs: p.Size()}
 	return e, nil
