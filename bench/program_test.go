@@ -22,7 +22,7 @@ func sound(t *testing.T, c Config, r Result) {
 	if !r.Verified {
 		t.Errorf("not verified: %+v", r)
 	}
-	if r.Bench != c.Name || r.Metric == "" || r.Path == "" || r.Mem != "host" || r.Nodes != 1 || r.Impl == "" {
+	if r.Bench != c.Name || r.Metric == "" || r.Path == "" || r.Mem != "host" || r.Nodes != max(c.Nodes, 1) || r.Impl == "" {
 		t.Errorf("incomplete: %+v", r)
 	}
 	for _, x := range []float64{r.P50, r.P99, r.Mean, r.Floor, r.CalibBefore, r.CalibAfter} {
@@ -61,6 +61,15 @@ func expected(c Config) []string {
 			s = append(s, fmt.Sprint("nbi-bandwidth ", n))
 		}
 	}
+	if isCollective(c.Name) {
+		s = nil
+		for _, n := range c.Sizes {
+			s = append(s, fmt.Sprint("latency ", n))
+			if n >= bandwidthFrom && c.PEs != 1 {
+				s = append(s, fmt.Sprint("bandwidth ", n))
+			}
+		}
+	}
 	switch c.Name {
 	case "amo":
 		s = []string{"fetch-add 8", "compare-swap 8", "swap 8", "fetch 8", "add 8"}
@@ -72,6 +81,10 @@ func expected(c Config) []string {
 		s = []string{"stopping 0", "stopping 0", "stopping 0", "stopping 0"}
 	}
 	return s
+}
+
+func isCollective(name string) bool {
+	return slices.ContainsFunc(collectives(), func(k collective) bool { return k.name == name })
 }
 
 func named(rs []Result) (s []string) {
