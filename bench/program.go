@@ -36,7 +36,8 @@ type Emit func(Result) error
 func programs() []program {
 	all := []program{
 		putProgram(), getProgram(), putSignalProgram(), amoProgram(), barrierProgram(),
-		ringProgram(), channelProgram(), moeProgram(), gcProgram(),
+		ringProgram(), pairsProgram(), contendedProgram(), orderProgram(), waitProgram(), overlapProgram(),
+		channelProgram(), moeProgram(), gcProgram(), idleProgram(), worldsProgram(),
 	}
 	return append(all, collPrograms()...)
 }
