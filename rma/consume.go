@@ -27,6 +27,9 @@ func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOptio
 		return waitErr(c, op, heap.Ref{}, nil, c.Refusal())
 	}
 	defer c.Unuse()
+	if _, err := c.BuiltinWord(index); err != nil { // there may be no source to tell
+		return waitErr(c, op, heap.Ref{}, nil, err)
+	}
 	k := claim{c: c, index: index, n: n, sources: sourcesOf(c, from)}
 	for _, s := range k.sources {
 		w, err := c.OwnWord(s, index)
