@@ -17,8 +17,11 @@ type Hook struct {
 }
 
 // AddHook registers a step function; it runs only while armed. The step reports
-// whether it moved anything.
+// whether it moved anything. nil is a step that never does.
 func (p *Proxy) AddHook(step func() bool) *Hook {
+	if step == nil {
+		step = func() bool { return false }
+	}
 	h := &Hook{p: p, step: step}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -127,6 +127,9 @@ func (t *Team) ResetSignals(ctx context.Context, sigs heap.Signals) error {
 	p := t.pe
 	p.allocMu.Lock()
 	defer p.allocMu.Unlock()
+	if err := t.usable(); err != nil {
+		return p.errAt(op, sigs.Ref(), sigs.Bytes(), err)
+	}
 	err := p.world.table.Check(p.rank, sigs.Ref(), uint64(sigs.Bytes()))
 	if err == nil && sigs.Ref().Region() != heap.RegionHeap {
 		err = errs.ErrBadRef
@@ -202,6 +205,9 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 	defer p.allocMu.Unlock()
 	fail := func(err error) (heap.Ref, error) {
 		return heap.Ref{}, &errs.OpError{Op: op, PE: -1, Size: max(size, -1), Err: err}
+	}
+	if err := t.usable(); err != nil {
+		return fail(err)
 	}
 	var off uint64
 	err := errs.ErrAlign

@@ -58,6 +58,7 @@ func joinRole(ctx context.Context, c *faultlab.Child, a joinArgs) error {
 const soon = 500 * time.Millisecond
 
 func TestJoinMissing(t *testing.T) {
+	const soon = 3 * time.Second // the others must be there by then
 	for _, launcher := range []bool{false, true} {
 		for missing := range 3 {
 			t.Run(fmt.Sprintf("launcher %v/rank %d", launcher, missing), func(t *testing.T) {

@@ -81,7 +81,11 @@ func (t *Team) Attach(key any, make func() any) any {
 // matched in order. The result is indexed by team rank; a lost and acknowledged
 // member's is nil.
 func (t *Team) Gather(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
-	all, err := t.exchange(ctx, "u/"+tag, blob)
+	err := t.usable()
+	var all [][]byte
+	if err == nil {
+		all, err = t.exchange(ctx, "u/"+tag, blob)
+	}
 	if err != nil {
 		return nil, &errs.OpError{Op: "pe: gather", PE: -1, Size: int64(len(blob)), Err: err}
 	}

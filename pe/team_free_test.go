@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"goshmem/heap"
 	"goshmem/pe"
 	"goshmem/rma"
 )
@@ -36,6 +37,11 @@ func TestFreedTeamIsQuiet(t *testing.T) {
 		if err := team.Free(ctx); err != nil {
 			return err
 		}
+		_, err = team.AllocMem(ctx, 8, 0)
+		require.ErrorIs(t, err, pe.ErrClosed)
+		_, err = team.Gather(ctx, "", nil)
+		require.ErrorIs(t, err, pe.ErrClosed)
+		require.ErrorIs(t, team.ResetSignals(ctx, heap.Signals{}), pe.ErrClosed)
 		next, err := p.Team().Split(ctx, 0, 0)
 		if err != nil {
 			return err

@@ -64,6 +64,7 @@ func TestNoContext(t *testing.T) {
 		} {
 			require.ErrorIs(t, err, pe.ErrConfig)
 		}
+		require.ErrorIs(t, rma.WaitSignals(ctx, p.Context(), 1, rma.Index(-1)), pe.ErrRange) // though there is no other PE
 		return nil
 	})
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func Table() []Option {
 		},
 		{
 			Name: "FailureDeadline", Env: "GOSHMEM_FAILURE_DEADLINE", Type: TypeDuration, Default: "10s",
-			Text:  "A PE that gave no sign of life for so long is lost.",
+			Text:  "A PE that gave no sign of life for so long is lost. Who holds the rendezvous decides, and its value counts for all: under goshmem run its environment, else rank 0.",
 			field: func(v *Values) any { return &v.FailureDeadline },
 		},
 		{
