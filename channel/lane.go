@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"goshmem/heap"
+	"goshmem/internal/deque"
 	"goshmem/internal/errs"
 	"goshmem/internal/futex"
 )
@@ -54,10 +55,12 @@ type Lane struct {
 	_       [104]byte
 	active  bool
 	ready   bool // connected
-	queue   deque[entry]
+	queue   deque.Deque[entry]
 	cur     cursor
-	flight  deque[flight]
+	flight  deque.Deque[flight]
+	state   any           // the transport's
 	posted  atomic.Uint64 // requests handed to the transport
+	copied  atomic.Uint64 // ring position of the latest operation handed over whole
 	dead    atomic.Pointer[error]
 	gone    atomic.Pointer[error] // the peer left: it will not connect any more
 	aborted bool
@@ -73,6 +76,7 @@ type LaneConfig struct {
 	Peer    int    // world rank of the peer
 	TeamPE  int    // the peer's number in the context's team
 	Ctx     uint32 // process-unique number of the context
+	Slot    uint32 // the context's signal space: the same number at both ends
 	Path    string // "direct", "proxy", …: for errors and info
 	Table   *heap.Table
 	Bell    *futex.Bell // the peer's bell; nil: not reachable from here
@@ -182,6 +186,13 @@ func (l *Lane) Knock() {
 	}
 }
 
+// State is what the lane's transport keeps with it, by SetState. Under the
+// proxy's role.
+func (l *Lane) State() any { return l.state }
+
+// SetState is the other half of State.
+func (l *Lane) SetState(s any) { l.state = s }
+
 // Config is what the lane was made with.
 func (l *Lane) Config() *LaneConfig { return &l.cfg }
 
@@ -277,6 +288,12 @@ type Ticket struct {
 
 // Done reports whether the operation is complete, failed or not.
 func (t Ticket) Done() bool { return t.lane == nil || t.lane.ackedPos.Load() >= t.pos }
+
+// Reusable reports whether the source of a put of n bytes may be changed: it is
+// complete, or the transport has taken a copy.
+func (t Ticket) Reusable(n uint64) bool {
+	return t.Done() || t.lane.copied.Load() >= t.pos && n <= t.lane.cfg.Transport.Caps().Copies
+}
 
 // Err is the error of a failed operation, once Done; the 4096 latest failures of
 // a lane are remembered.

@@ -32,6 +32,10 @@ type Provider interface {
 // Flusher is a provider that gathers what Post takes until Flush.
 type Flusher interface{ Flush() }
 
+// Agent is a provider that applies incoming requests in Poll: Received reports
+// whether any came since the last call.
+type Agent interface{ Received() bool }
+
 // Waker is a provider that can tell when there is something to poll: after Arm
 // it calls Env.Kick at the next arrival. pending: there is something already, and
 // Kick will not be called.

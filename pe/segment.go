@@ -123,6 +123,12 @@ func enter(t *heap.Table, pe int, base unsafe.Pointer, l heap.Layout) {
 	t.Set(pe, heap.RegionHeap, heap.Memory{Base: at(l.HeapOffset()), Addr: uint64(uintptr(at(l.HeapOffset()))), Size: uint64(l.HeapSize())})
 }
 
+// elsewhere enters the sizes of a segment that is not mapped here.
+func elsewhere(t *heap.Table, pe int, l heap.Layout) {
+	t.Set(pe, heap.RegionRuntime, heap.Memory{Size: uint64(l.RuntimeSize())})
+	t.Set(pe, heap.RegionHeap, heap.Memory{Size: uint64(l.HeapSize())})
+}
+
 func bytesAt(t *heap.Table, pe int, off, n uint64) []byte {
 	return unsafe.Slice((*byte)(t.Region(pe, heap.RegionRuntime).At(off)), n)
 }

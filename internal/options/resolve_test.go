@@ -17,8 +17,9 @@ import (
 var defaults = Values{
 	HeapSize:        64 << 20,
 	Path:            PathAuto,
+	Net:             PathAuto,
 	RingCapacity:    1024,
-	Window:          64,
+	Window:          1024,
 	Backlog:         1024,
 	Contexts:        64,
 	FailureDeadline: 10 * time.Second,
@@ -50,7 +51,7 @@ func TestEnvironment(t *testing.T) {
 		"GOSHMEM_HEARTBEAT=100ms", "GOSHMEM_JOIN_TIMEOUT=6s", "GOSHMEM_TIMEOUT=1h", "GOSHMEM_CLOSE_TIMEOUT=7s",
 		"GOSHMEM_INLINE_MAX=1", "GOSHMEM_SPIN_TURNS=8", "GOSHMEM_SLEEP_AFTER=1ms", "GOSHMEM_RENDEZVOUS=unix:@a=b",
 		"GOSHMEM_SECRET=00ff", "GOSHMEM_SECRET_FILE=/run/secret", "HOME=/root", "GOSHMEM_RANK=3",
-		"GOSHMEM_NODES=2", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
+		"GOSHMEM_NODES=2", "GOSHMEM_NET=tcp", "GOSHMEM_TCP_LISTEN=localhost:1", "GOSHMEM_TCP_TLS=1", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
 	})
 	require.NoError(t, err)
 	want := Values{
@@ -58,7 +59,7 @@ func TestEnvironment(t *testing.T) {
 		FailureDeadline: 5 * time.Second, Heartbeat: 100 * time.Millisecond, JoinTimeout: 6 * time.Second,
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
-		Nodes: 2, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
+		Nodes: 2, Net: PathTCP, TCPListen: "localhost:1", TCPTLS: true, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)

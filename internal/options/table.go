@@ -58,7 +58,7 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.RingCapacity },
 		},
 		{
-			Name: "Window", Env: "GOSHMEM_WINDOW", Type: TypeInt, Default: "64", Min: 1, Max: mib,
+			Name: "Window", Env: "GOSHMEM_WINDOW", Type: TypeInt, Default: "1024", Min: 1, Max: mib,
 			Text:  "Requests that may be in flight in one lane (a context and a peer).",
 			field: func(v *Values) any { return &v.Window },
 		},
@@ -116,6 +116,22 @@ func Table() []Option {
 			Name: "Nodes", Env: "GOSHMEM_NODES", Type: TypeInt, Default: "0", Min: 0, Max: 64 * kib,
 			Text:  "Simulates that many nodes on one host: PEs are dealt to them in blocks, and those of different nodes reach each other through a transport, by default a simulated link. 0: the real ones. The same on every PE.",
 			field: func(v *Values) any { return &v.Nodes },
+		},
+		{
+			Name: "Net", Env: "GOSHMEM_NET", Type: TypeChoice, Default: string(PathAuto),
+			Choices: []string{string(PathAuto), string(PathTCP), string(PathSim)},
+			Text:    "The transport between nodes: auto is the simulated link between simulated nodes, and TCP between hosts. The same on every PE.",
+			field:   func(v *Values) any { return &v.Net },
+		},
+		{
+			Name: "TCPListen", Env: "GOSHMEM_TCP_LISTEN", Type: TypeText,
+			Text:  "Address (host or host:port) at which this process takes TCP connections of other PEs, and which it tells them. Default: the loopback interface if all PEs are on one host, else the first global address of the host.",
+			field: func(v *Values) any { return &v.TCPListen },
+		},
+		{
+			Name: "TCPTLS", Env: "GOSHMEM_TCP_TLS", Type: TypeBool, Default: "false",
+			Text:  "Encrypt TCP connections between PEs. The same on every PE.",
+			field: func(v *Values) any { return &v.TCPTLS },
 		},
 		{
 			Name: "SimLatency", Env: "GOSHMEM_SIM_LATENCY", Type: TypeDuration, Default: "2us",

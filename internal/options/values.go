@@ -28,6 +28,9 @@ type Values struct {
 	SpinTurns       int           // of a wait before it yields; 0: automatic
 	SleepAfter      time.Duration // of a wait before it sleeps
 	Nodes           int           // simulated nodes; 0: the real ones
+	Net             Path          // the transport between nodes
+	TCPListen       string        // address of this process for TCP between PEs
+	TCPTLS          bool          // encrypt it
 	SimLatency      time.Duration // of the simulated link between them
 	SimBandwidth    int64         // of a PE's port to it, bytes a second
 	SimPost         time.Duration // between two messages of a PE
@@ -46,6 +49,7 @@ const (
 	PathProxy  Path = "proxy"  // same host, but all through ring and proxy
 	PathTCP    Path = "tcp"
 	PathRDMA   Path = "rdma"
+	PathSim    Path = "sim"    // the simulated link, between simulated nodes
 	PathCE     Path = "ce"     // the GPU's copy engines
 	PathStaged Path = "staged" // through host memory
 )
