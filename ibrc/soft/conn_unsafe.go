@@ -18,7 +18,7 @@ type conn struct {
 	q   *qp
 	pe  int // local
 	fd  int
-	err error     // nothing goes on any more
+	err error // nothing goes on any more
 
 	out     outq
 	watched bool // for room to send
