@@ -291,16 +291,22 @@ func (c *conn) read() (n int, full bool) {
 		return 0, false
 	}
 	placed := min(n, c.left)
-	if c.left > 0 {
-		if c.left -= placed; c.left > 0 {
-			c.dst = unsafe.Add(c.dst, placed)
-		} else {
-			c.dst = nil // never one past the end: that is another object
-			c.placed()
-		}
-	}
+	c.advance(placed)
 	c.w += n - placed
 	return n, n == size
+}
+
+// advance takes note of n bytes of a payload that are in their place.
+func (c *conn) advance(n int) {
+	if c.left == 0 {
+		return
+	}
+	if c.left -= n; c.left > 0 {
+		c.dst = unsafe.Add(c.dst, n)
+		return
+	}
+	c.dst = nil // never one past the end: that is another object
+	c.placed()
 }
 
 // placed ends a frame whose payload came whole.
