@@ -37,7 +37,9 @@ type Lane struct {
 	rtSize uint64
 
 	bell *futex.Bell // the peer's; nil where only its own agents ring it
-	cfg  LaneConfig
+
+	gathers Receiver // the transport, if it is one
+	cfg     LaneConfig
 
 	_    [128]byte
 	gate atomic.Uint64
@@ -117,6 +119,7 @@ func NewLane(cfg LaneConfig) *Lane {
 	l.base, l.size = m.Base, m.Size
 	rt := cfg.Table.Region(cfg.Peer, heap.RegionRuntime)
 	l.rtBase, l.rtSize = rt.Base, rt.Size
+	l.gathers, _ = cfg.Transport.(Receiver)
 	l.key = heap.MakeRef(cfg.Table.World, heap.RegionHeap, 0).Key()
 	if !cfg.Inline || m.Base == nil {
 		l.gate.Store(gateQueued)

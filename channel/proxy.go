@@ -34,7 +34,11 @@ type Proxy struct {
 	waiters atomic.Int32 // callers that poll; the background stays away
 	parked  atomic.Uint32
 	closed  atomic.Bool
-	_       [line - 28]byte
+	// gathered: a producer left something to flush; hands counts how often one had
+	// the role.
+	gathered atomic.Bool
+	hands    atomic.Uint32
+	_        [line - 36]byte
 
 	// Under the role.
 	polls   uint64 // turns of callers, not of the background
@@ -158,10 +162,33 @@ func (p *Proxy) TrySubmit(l *Lane, d *Desc, ptr unsafe.Pointer) (Ticket, error) 
 		p.ring.Local(pos).Ptr = ptr
 	}
 	p.ring.Publish(pos)
-	if p.waiters.Load() == 0 {
+	if l.gathers != nil {
+		p.hand(l)
+	} else if p.waiters.Load() == 0 {
 		p.kick()
 	}
 	return Ticket{lane: l, pos: pos}, nil
+}
+
+// hand lets a producer post what it has just queued to a transport that gathers,
+// if nobody has the role. The producer goes on gathering; what it leaves behind
+// the background goroutine flushes as soon as no more comes.
+func (p *Proxy) hand(l *Lane) {
+	if !p.role.CompareAndSwap(roleFree, roleHeld) {
+		if p.waiters.Load() == 0 {
+			p.kick()
+		}
+		return
+	}
+	p.drain()
+	p.push(l)
+	left := !l.gathers.Flush(false)
+	p.hands.Store(p.hands.Load() + 1)
+	p.gathered.Store(left)
+	p.role.Store(roleFree)
+	if left || l.queue.Len() > 0 {
+		p.kick()
+	}
 }
 
 // Begin announces a caller that polls; End that it stopped. The background
@@ -227,6 +254,7 @@ func (p *Proxy) own() bool {
 // turn does everything that can be done now. Under the role.
 func (p *Proxy) turn() bool {
 	moved := p.drain()
+	p.gathered.Store(false)
 	for _, h := range *p.hooks.Load() {
 		if h.armed.Load() && h.step() {
 			moved = true
@@ -243,7 +271,7 @@ func (p *Proxy) turn() bool {
 		}
 		r, receives := t.(Receiver)
 		if receives {
-			r.Flush()
+			r.Flush(true)
 		}
 		n := t.Poll(p.comps[:])
 		moved = moved || receives && r.Received()
@@ -420,8 +448,13 @@ func (p *Proxy) background() {
 	lad := spin.Ladder{Policy: p.policy}
 	nap := time.NewTimer(time.Hour)
 	nap.Stop()
-	naps, seen := 0, uint64(0)
+	naps, seen, hands := 0, uint64(0), uint32(0)
 	for !p.closed.Load() {
+		if n := p.hands.Load(); n != hands && p.gathered.Load() {
+			hands = n
+			spin.Nap(gatherNap)
+			continue
+		}
 		if p.waiters.Load() == 0 && p.own() {
 			lad.Reset()
 			naps = 0
@@ -488,6 +521,10 @@ func (p *Proxy) nap(naps *int, seen *uint64) time.Duration {
 	}
 	return -1
 }
+
+// gatherNap is how often the background goroutine looks whether a producer is
+// still gathering.
+const gatherNap = 30 * time.Microsecond
 
 // liveNap is how often the background goroutine looks whether callers still poll.
 const liveNap = 250 * time.Microsecond

@@ -99,8 +99,9 @@ type Transport interface {
 // Receiver is a transport that carries out peers' requests in Poll, as their
 // agent. While it is live (see Env.Live) it is polled though nothing is queued.
 type Receiver interface {
-	// Flush sends what Post gathered.
-	Flush()
+	// Flush sends what Post gathered; unless now, only if that is worth a system
+	// call. It reports whether nothing is left to flush.
+	Flush(now bool) bool
 	// Received reports whether anything came in since the last call.
 	Received() bool
 	// Arm makes the next arrival call Env.Kick, once; nobody polls meanwhile. false:

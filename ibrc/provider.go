@@ -29,8 +29,8 @@ type Provider interface {
 	Close(ctx context.Context) error
 }
 
-// Flusher is a provider that gathers what Post takes until Flush.
-type Flusher interface{ Flush() }
+// Flusher is a provider that gathers what Post takes; see channel.Receiver.
+type Flusher interface{ Flush(now bool) bool }
 
 // Agent is a provider that applies incoming requests in Poll: Received reports
 // whether any came since the last call.

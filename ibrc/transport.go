@@ -120,10 +120,9 @@ func (t *Transport) Deregister(context.Context, int, uint16) error { return nil 
 func (t *Transport) Map(int, uint16) (heap.Memory, bool) { return heap.Memory{}, false }
 
 // Flush sends what was gathered.
-func (t *Transport) Flush() {
-	if f, ok := t.p.(Flusher); ok {
-		f.Flush()
-	}
+func (t *Transport) Flush(now bool) bool {
+	f, ok := t.p.(Flusher)
+	return !ok || f.Flush(now)
 }
 
 // Received reports whether peers sent something.

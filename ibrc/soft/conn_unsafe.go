@@ -21,6 +21,7 @@ type conn struct {
 	err error // nothing goes on any more
 
 	out     outq
+	waits   bool // is one of the provider's outs
 	watched bool // for room to send
 
 	// Own requests.
@@ -195,7 +196,11 @@ func (c *conn) send() {
 			c.fail(broken("send", err))
 			return
 		}
-		if c.out.pending() || c.oldest == c.newest {
+		if c.out.pending() {
+			c.p.gather(c)
+			return
+		}
+		if c.oldest == c.newest {
 			return
 		}
 	}

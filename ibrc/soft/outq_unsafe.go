@@ -24,6 +24,9 @@ func newOutq() outq {
 
 func (o *outq) pending() bool { return o.head < len(o.iov) }
 
+// bytes is about how much waits.
+func (o *outq) bytes() int { return o.used + (len(o.iov)-o.head)*copied }
+
 // room reports whether a frame with n bytes in the buffer, and perhaps a payload
 // elsewhere, fits.
 func (o *outq) room(n int) bool { return len(o.buf)-o.used >= n && cap(o.iov)-len(o.iov) >= 2 }

@@ -31,15 +31,18 @@ type Config struct {
 
 // The sizes of a connection.
 const (
-	sendBytes  = 256 << 10 // gathered frames and small payloads
-	recvBytes  = 64 << 10
-	copied     = 4 << 10 // payloads up to it are copied when posted
-	credits    = 256     // answers that one end owes at most
-	depth      = 1 << 14 // work requests
-	turnBytes  = 1 << 20 // read in one Poll, per connection
-	ackEvery   = 128     // requests; sooner when nothing more came
-	fewConns   = 4       // read without asking epoll first
-	maxMessage = 1 << 30
+	sendBytes = 256 << 10 // gathered frames and small payloads
+	recvBytes = 64 << 10
+	copied    = 4 << 10 // payloads up to it are copied when posted
+	credits   = 256     // answers that one end owes at most
+	depth     = 1 << 14 // work requests
+	turnBytes = 1 << 20 // read in one Poll, per connection
+	ackEvery  = 128     // requests; sooner when nothing more came
+	fewConns  = 4       // read without asking epoll first
+
+	gatherBytes = 16 << 10 // are sent at once
+	gatherAfter = 10 * time.Microsecond
+	maxMessage  = 1 << 30
 )
 
 // Provider is ibrc's provider over TCP. Methods run under the proxy's role.
@@ -52,6 +55,11 @@ type Provider struct {
 	next  int // connection that the next Poll begins with
 	poll  *poller
 	moved bool // something came in
+
+	outs      []*conn // with something to send
+	gathering bool    // since the last write, which was at wrote
+	wrote     time.Duration
+	born      time.Time
 
 	life context.Context
 	end  context.CancelFunc
@@ -82,7 +90,7 @@ func New(cfg Config) ibrc.NewProvider {
 		if env.Log == nil {
 			env.Log = slog.New(slog.DiscardHandler)
 		}
-		p := &Provider{cfg: cfg, env: env, waiting: map[token]*qp{}}
+		p := &Provider{cfg: cfg, env: env, waiting: map[token]*qp{}, born: time.Now()}
 		p.life, p.end = context.WithCancel(context.Background())
 		return p, nil
 	}
@@ -144,12 +152,47 @@ func (p *Provider) region(pe int, key uint16) *mr {
 	return p.mrs[key]
 }
 
-// Flush sends what was gathered.
-func (p *Provider) Flush() {
-	for _, c := range p.conns {
-		if c.out.pending() {
-			c.send()
+// Flush sends what was gathered. Unless now, that waits for more: where the
+// last write is not long ago, more is likely to come.
+func (p *Provider) Flush(now bool) bool {
+	if len(p.outs) == 0 {
+		return true
+	}
+	if !now && !p.worth() {
+		return false
+	}
+	kept := p.outs[:0]
+	for _, c := range p.outs {
+		c.send()
+		if c.waits = c.err == nil && c.out.pending(); c.waits {
+			kept = append(kept, c)
 		}
+	}
+	clear(p.outs[len(kept):])
+	p.outs = kept
+	p.wrote, p.gathering = time.Since(p.born), false
+	return true
+}
+
+// worth decides whether what is gathered is sent before anybody asks.
+func (p *Provider) worth() bool {
+	if !p.gathering {
+		p.gathering = true
+		return time.Since(p.born)-p.wrote > gatherAfter
+	}
+	for _, c := range p.outs {
+		if c.out.bytes() >= gatherBytes {
+			return true
+		}
+	}
+	return false
+}
+
+// gather remembers a connection that has something to send.
+func (p *Provider) gather(c *conn) {
+	if !c.waits {
+		c.waits = true
+		p.outs = append(p.outs, c)
 	}
 }
 

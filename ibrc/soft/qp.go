@@ -146,6 +146,7 @@ func (q *qp) Post(wrs []ibrc.WR) (int, error) {
 	if c == nil || c.err != nil {
 		return 0, &ibrc.StatusError{Op: wrs[0].Op, Status: ibrc.StatusWRFlush, Detail: "the connection is broken"}
 	}
+	q.p.gather(c)
 	for i := range wrs {
 		if !c.post(&wrs[i]) {
 			return i, nil

@@ -82,7 +82,7 @@ func until(t *testing.T, cond func() bool) {
 // poll takes completions in.
 func (s *side) poll() {
 	var wcs [8]ibrc.WC
-	s.p.Flush()
+	s.p.Flush(true)
 	for _, wc := range wcs[:s.p.Poll(wcs[:])] {
 		if wc.Err != nil {
 			s.err = wc.Err

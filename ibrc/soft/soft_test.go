@@ -69,7 +69,7 @@ func TestBothFull(t *testing.T) {
 			took, err := s.q.Post(wrs)
 			require.NoError(t, err)
 			s.next += uint64(took)
-			s.p.Flush()
+			s.p.Flush(true)
 		}
 	}
 	fill(a, b)
@@ -202,9 +202,9 @@ func TestNoAllocations(t *testing.T) {
 			a.p.Poll(wcs[:])
 			b.p.Poll(wcs[:])
 		}
-		a.p.Flush()
+		a.p.Flush(true)
 		b.p.Poll(wcs[:])
-		b.p.Flush()
+		b.p.Flush(true)
 		a.p.Poll(wcs[:])
 	})
 	require.Zero(t, got)
