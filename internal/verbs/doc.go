@@ -6,7 +6,7 @@
 //	ctx, err := lib.Open("mlx5_0")
 //	pd, err := ctx.AllocPD()
 //	cq, err := ctx.CreateCQ(256)
-//	qp, err := pd.CreateQP(cq, verbs.QPCap{SendWR: 128, Inline: 64}, 16)
+//	qp, err := pd.CreateQP(cq, cq, verbs.QPCap{SendWR: 128, Inline: 64}, 16)
 //
 // Work requests and completions lie in memory that is not Go's, an array of each
 // per queue pair and completion queue: [QP.WR] is filled in, [QP.Post] posts a

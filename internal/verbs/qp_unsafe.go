@@ -30,14 +30,15 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET, with work requests for chains of up
-// to chain.
-func (p *PD) CreateQP(cq *CQ, c QPCap, chain int) (*QP, error) {
+// to chain. What it sends completes in send, what it receives in recv; they may be
+// the same.
+func (p *PD) CreateQP(send, recv *CQ, c QPCap, chain int) (*QP, error) {
 	chain = max(1, chain)
 	a, err := newArena(2*room[dl.Frame](1) + room[unsafe.Pointer](1) + room[SendWR](chain) + room[sge](chain) + room[recvWR](1) + room[sge](1))
 	if err != nil {
 		return nil, err
 	}
-	init := &qpInitAttr{sendCQ: cq.p, recvCQ: cq.p, qpType: qptRC, cap: qpCap{
+	init := &qpInitAttr{sendCQ: send.p, recvCQ: recv.p, qpType: qptRC, cap: qpCap{
 		maxSendWR: uint32(c.SendWR), maxRecvWR: uint32(c.RecvWR), maxSendSGE: 1, maxRecvSGE: 1, maxInlineData: uint32(c.Inline),
 	}}
 	r, errno := dl.Call(p.c.lib.createQP, uintptr(p.p), uintptr(unsafe.Pointer(init)))
@@ -80,17 +81,13 @@ func (q *QP) Cap() QPCap { return q.cap }
 // Chain is the most requests of one Post.
 func (q *QP) Chain() int { return len(q.wrs) }
 
-// WR is request i of the next Post. Its local side is none until SetLocal.
-func (q *QP) WR(i int) *SendWR {
-	w := &q.wrs[i]
-	w.numSGE = 0
-	return w
-}
+// WR is request i of the next Post. Everything of it is as it was last set.
+func (q *QP) WR(i int) *SendWR { return &q.wrs[i] }
 
-// SetLocal sets the local side of request i.
+// SetLocal sets the local side of request i; length 0: it has none.
 func (q *QP) SetLocal(i int, addr unsafe.Pointer, length, lkey uint32) {
 	q.sges[i] = sge{addr: uint64(uintptr(addr)), length: length, lkey: lkey}
-	q.wrs[i].numSGE = 1
+	q.wrs[i].numSGE = int32(min(length, 1))
 }
 
 // SetRKey makes w a WRITE or READ at addr of a peer.

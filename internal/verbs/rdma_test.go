@@ -75,7 +75,7 @@ func (r *rig) word(off int) *uint64      { return (*uint64)(r.at(off)) }
 // qp makes a queue pair in INIT.
 func (r *rig) qp(access Access) *QP {
 	r.t.Helper()
-	q, err := r.pd.CreateQP(r.cq, QPCap{SendWR: 64, RecvWR: 4, Inline: 64}, 16)
+	q, err := r.pd.CreateQP(r.cq, r.cq, QPCap{SendWR: 64, RecvWR: 4, Inline: 64}, 16)
 	ok(r.t, err)
 	r.t.Cleanup(func() { ok(r.t, q.Close()) })
 	ok(r.t, q.ToInit(1, 0, access))
@@ -236,7 +236,10 @@ func TestReadCompareSwapInline(t *testing.T) {
 	if string(r.mem[far+128:far+140]) != "inline bytes" {
 		t.Errorf("%q", r.mem[far+128:far+140])
 	}
-	one(WRRDMAWrite, SendInline, func(w *SendWR) { w.SetRKey(r.addr(far), r.mr.RKey()) }) // of nothing
+	one(WRRDMAWrite, SendInline, func(w *SendWR) { // of nothing
+		w.SetRKey(r.addr(far), r.mr.RKey())
+		q.SetLocal(0, nil, 0, 0)
+	})
 }
 
 func TestSendReceive(t *testing.T) {
@@ -345,7 +348,7 @@ func TestWrongValues(t *testing.T) {
 	if err := q.ToRTS(retry); !errors.Is(err, errs.ErrConfig) { // not from INIT
 		t.Error(err)
 	}
-	if _, err := r.pd.CreateQP(r.cq, QPCap{SendWR: 1 << 24}, 1); err == nil {
+	if _, err := r.pd.CreateQP(r.cq, r.cq, QPCap{SendWR: 1 << 24}, 1); err == nil {
 		t.Error("a send queue of 2^24")
 	}
 	if _, err := r.c.CreateCQ(1 << 30); err == nil {
@@ -376,6 +379,7 @@ func TestNoAnswer(t *testing.T) {
 	w := q.WR(0)
 	w.Opcode, w.Flags = WRRDMAWrite, SendSignaled
 	w.SetRKey(0, 0)
+	q.SetLocal(0, nil, 0, 0)
 	if n, err := q.Post(1); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
