@@ -21,6 +21,7 @@ func (t *Transport) Poll(out []channel.Completion) int {
 		}
 		*wc = WC{}
 	}
+	t.answer()
 	t.resume()
 	return t.report(out)
 }
@@ -29,6 +30,10 @@ func (t *Transport) complete(q *pair, wc *WC) {
 	switch {
 	case wc.Err != nil:
 		t.fail(q, wc.ID, wc.Err)
+	case wc.Msg != nil:
+		if err := t.message(q, wc.Msg); err != nil {
+			t.fail(q, 0, err)
+		}
 	case wc.ID > q.done && wc.ID < q.next:
 		t.cq -= int(wc.ID - q.done)
 		q.done = wc.ID

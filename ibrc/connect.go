@@ -52,17 +52,10 @@ func (t *Transport) progress(q *pair) {
 	if q.local == q.remote {
 		q.keys, q.peer, q.sent = t.keysOf(q.local), q.qp.Handle(), true
 	}
-	if !q.sent {
-		err := t.env.Send(q.local, q.remote, encodeHandle(handle{lane: q.pairKey.lane, keys: t.keysOf(q.local), qp: q.qp.Handle()}))
-		if errors.Is(err, errs.ErrWouldBlock) {
-			return
-		}
-		if err != nil {
-			q.failed = fmt.Errorf("ibrc: handle to pe %d: %w", q.remote, err)
-			return
-		}
-		q.sent = true
+	if !q.sent && !t.tell(q, handle{lane: q.pairKey.lane, keys: t.keysOf(q.local), qp: q.qp.Handle()}) {
+		return
 	}
+	q.sent = true
 	if q.peer == nil {
 		return
 	}
@@ -71,7 +64,23 @@ func (t *Transport) progress(q *pair) {
 		t.fail(q, 0, err)
 		return
 	}
-	q.ready = ready
+	if !t.lim.Confirm || q.local == q.remote {
+		q.ready = ready
+		return
+	}
+	if ready && !q.told {
+		q.told = t.tell(q, handle{lane: q.pairKey.lane, done: true})
+	}
+	q.ready = q.told && q.peerDone
+}
+
+// tell sends the peer a handle; false: not now, or the pair has failed.
+func (t *Transport) tell(q *pair, h handle) bool {
+	err := t.env.Send(q.local, q.remote, encodeHandle(h))
+	if err != nil && !errors.Is(err, errs.ErrWouldBlock) {
+		q.failed = fmt.Errorf("ibrc: handle to pe %d: %w", q.remote, err)
+	}
+	return err == nil
 }
 
 func (t *Transport) keysOf(pe int) (keys [regions]RemoteKey) {
@@ -113,6 +122,10 @@ func (t *Transport) receive() bool {
 				t.env.Log.Warn("ibrc: a peer's queue pair refused", "err", err)
 				continue
 			}
+		}
+		if m.h.done {
+			q.peerDone = q.peer != nil
+			continue
 		}
 		if q.peer != nil {
 			t.env.Log.Warn("ibrc: a second handle dropped", "from", m.from, "lane", m.h.lane)

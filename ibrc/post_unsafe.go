@@ -17,6 +17,7 @@ type mark struct {
 	built    int
 	at       uint64
 	numReads uint64
+	amos     int
 }
 
 // Post takes requests as long as their work requests are posted: only of the
@@ -68,7 +69,7 @@ func (t *Transport) acceptable(r *channel.Request) error {
 	case channel.OpNop, channel.OpPut, channel.OpGet, channel.OpSignal, channel.OpIPut, channel.OpIGet:
 		return nil
 	}
-	if r.Op.IsAMO() && t.lim.Agent && t.lim.RDAtomic > 0 {
+	if r.Op.IsAMO() && (t.lim.Agent && t.lim.RDAtomic > 0 || t.byMessage()) {
 		return nil
 	}
 	return fmt.Errorf("ibrc: %v: %w", r.Op, errs.ErrUnsupported)
@@ -82,7 +83,10 @@ func (t *Transport) advance(q *pair) error {
 		room := min(t.lim.SQDepth-int(q.next-1-q.done), t.lim.CQDepth-t.cq, maxChain)
 		for n < room && q.built < q.reqs.Len() {
 			p := q.reqs.At(q.built)
-			m := mark{q.built, q.at, q.numReads}
+			m := mark{q.built, q.at, q.numReads, q.amos}
+			if t.byMessage() && !t.messageRoom(q, &p.req) {
+				break
+			}
 			if q.at >= t.count(&p.req) {
 				// Complete without a work request of its own: with the one before.
 				p.last = q.next - 1 + uint64(n)
@@ -103,6 +107,10 @@ func (t *Transport) advance(q *pair) error {
 			n++
 			if q.at++; q.at >= t.count(&p.req) {
 				p.last = wr.ID
+				if wr.Op == OpSend {
+					p.last = unanswered
+					q.amos++
+				}
 				q.built, q.at = q.built+1, 0
 			}
 		}
@@ -113,7 +121,7 @@ func (t *Transport) advance(q *pair) error {
 		took, err := q.qp.Post(t.chain[:n])
 		if took < n {
 			m := t.marks[took]
-			q.built, q.at, q.numReads = m.built, m.at, m.numReads
+			q.built, q.at, q.numReads, q.amos = m.built, m.at, m.numReads, m.amos
 		}
 		q.next += uint64(took)
 		t.cq += took
@@ -213,6 +221,10 @@ func (t *Transport) build(q *pair, r *channel.Request, i uint64, wr *WR) {
 			t.transfer(q, wr, OpRead, r.SrcRegion, r.SrcOff+src, unsafe.Add(q.localSide(r, r.DstRegion, r.DstOff), dst), r.DstRegion, n)
 		}
 	default:
+		if t.byMessage() {
+			t.request(r, wr)
+			return
+		}
 		k := &q.keys[r.DstRegion]
 		wr.Op, wr.AMO, wr.Elem, wr.Length = OpAtomic, r.Op, r.Type, uint32(r.Type.Size())
 		wr.RKey, wr.Remote, wr.Operand, wr.Compare = k.RKey, k.Addr+r.DstOff, r.SigVal, r.SigOff

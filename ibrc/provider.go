@@ -53,6 +53,11 @@ type Limits struct {
 	// Agent: requests are applied by a CPU of the target's host, in Poll. Every AMO
 	// is a work request then (OpAtomic), and sleepers are rung.
 	Agent bool
+	// Recv is how many SENDs may be on their way to one queue pair.
+	Recv int
+	// Confirm: a request is lost that comes before the peer's end is connected, so
+	// each end tells the other when it is.
+	Confirm bool
 	// AnyMemory: local sides need no registration.
 	AnyMemory bool
 	// Batched: one completion may stand for many signalled work requests, and the
@@ -138,7 +143,7 @@ const (
 	OpFetchAdd                      // 8 bytes at Remote += Operand; the old value goes to Local
 	OpCompareSwap                   // 8 bytes at Remote = Operand if they are Compare; the same
 	OpAtomic                        // AMO on an Elem at Remote, where Limits.Agent; the same
-	OpSend                          // Length bytes from Local to the peer's completion queue
+	OpSend                          // Length bytes from Local, taken when Post returns, to the peer's completion queue
 )
 
 func (o Opcode) String() string {

@@ -37,6 +37,10 @@ type Transport struct {
 	connecting []*pair
 	partial    []*pair // with a request of which not everything is posted
 	dirty      []*pair // with completions to report
+	owing      []*pair // with answers to send
+
+	texts    [maxChain][messageSize]byte // of the messages of a chain
+	numTexts int
 
 	mu    sync.Mutex
 	live  bool
@@ -192,10 +196,13 @@ type pair struct {
 	keys [regions]RemoteKey // the peer's
 	peer []byte             // its handle; nil: not yet known
 
-	sent   bool // own handle
-	ready  bool
-	failed error
-	lane   *channel.Lane // whose requests these are; nil: used from the other side only
+	sent bool // own handle
+	told bool // the peer, that this end is connected
+	// peerDone: the peer's end is connected.
+	peerDone bool
+	ready    bool
+	failed   error
+	lane     *channel.Lane // whose requests these are; nil: used from the other side only
 
 	reqs  deque.Deque[pending]
 	built int    // of reqs, those whose work requests are all posted
@@ -203,6 +210,10 @@ type pair struct {
 	next  uint64 // ID of the next work request, from 1
 	done  uint64 // all up to it are complete
 	bare  int    // posted since the last signalled one
+
+	amos    int      // messages sent and not answered
+	answers []answer // to the peer's messages
+	owing   bool     // is in Transport.owing
 
 	reads    []uint64 // IDs of the latest READs and atomics, a ring
 	numReads uint64

@@ -43,7 +43,7 @@ type Config struct {
 	// nodes the simulated link, which the three options below describe; between
 	// hosts, or where Net is "tcp", queue pairs over TCP.
 	Remote       TransportFactory
-	Net          string        // "auto", "tcp", "sim": the transport between nodes
+	Net          string        // "auto", "tcp", "rdma", "sim": the transport between nodes
 	TCPListen    string        // address of this process for TCP between PEs
 	TCPTLS       bool          // encrypt it
 	SimLatency   time.Duration // that a message travels

@@ -3,10 +3,12 @@ package pe
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"goshmem/channel"
 	"goshmem/ibrc"
+	"goshmem/ibrc/rdma"
 	"goshmem/ibrc/soft"
 	"goshmem/internal/errs"
 	"goshmem/internal/fabric"
@@ -19,6 +21,7 @@ const (
 	pathDirect = string(options.PathDirect)
 	pathProxy  = string(options.PathProxy)
 	pathTCP    = string(options.PathTCP)
+	pathRDMA   = string(options.PathRDMA)
 )
 
 // TransportEnv is what a transport gets to work with.
@@ -29,14 +32,21 @@ type TransportEnv = channel.Env
 type TransportFactory = channel.Factory
 
 // netOf says which transport there is between nodes, and its factory: the
-// caller's, the simulated link between simulated nodes, or queue pairs over TCP.
+// caller's, queue pairs of RDMA devices, the simulated link between simulated
+// nodes, or queue pairs over TCP.
 func netOf(cfg Config, vals options.Values, secret []byte) (name string, f TransportFactory, err error) {
-	tcp := vals.Path == options.PathTCP || vals.Net == options.PathTCP
+	wants := func(p options.Path) bool { return vals.Path == p || vals.Net == p }
+	tcp, verbs := wants(options.PathTCP), wants(options.PathRDMA)
 	switch {
-	case cfg.Remote != nil && tcp:
-		return "", nil, fmt.Errorf("pe: tcp and a transport of the caller's: %w", errs.ErrConfig)
+	case tcp && verbs:
+		return "", nil, fmt.Errorf("pe: path %s and net %s: %w", vals.Path, vals.Net, errs.ErrConfig)
+	case cfg.Remote != nil && (tcp || verbs):
+		return "", nil, fmt.Errorf("pe: path %s, net %s and a transport of the caller's: %w", vals.Path, vals.Net, errs.ErrConfig)
 	case cfg.Remote != nil:
 		return pathRemote, cfg.Remote, nil
+	case verbs:
+		c, err := rdmaConfig(vals)
+		return pathRDMA, ibrc.New(rdma.New(c)), err
 	case vals.Nodes > 1 && !tcp:
 		return pathRemote, fabric.NewLink(fabric.LinkConfig{Link: sim.Link{
 			Latency: vals.SimLatency, Bandwidth: vals.SimBandwidth, Post: vals.SimPost,
@@ -61,6 +71,22 @@ func softFactory(vals options.Values, secret []byte) TransportFactory {
 	}
 }
 
+// rdmaConfig is what the options say of RDMA.
+func rdmaConfig(vals options.Values) (rdma.Config, error) {
+	c := rdma.Config{
+		Device: vals.RDMADevice, Port: vals.RDMAPort, GIDIndex: vals.RDMAGIDIndex, Pkey: vals.RDMAPkey, MTU: vals.RDMAMTU,
+		TC: vals.RDMATC, SL: vals.RDMASL, Timeout: vals.RDMATimeout, Retries: vals.RDMARetries, RNR: vals.RDMARNRRetries,
+		SQDepth: vals.RDMASQDepth, CQDepth: vals.RDMACQDepth, Inline: vals.RDMAInline,
+	}
+	if vals.RDMAGID != "" {
+		var err error
+		if c.GID, err = netip.ParseAddr(vals.RDMAGID); err != nil {
+			return c, fmt.Errorf("pe: GOSHMEM_RDMA_GID: %w: %w", errs.ErrConfig, err)
+		}
+	}
+	return c, nil
+}
+
 // choosePath decides how a peer is reached, and says why. net is the transport
 // between nodes.
 func choosePath(forced options.Path, sameNode bool, net string) (path, why string, err error) {
@@ -68,6 +94,8 @@ func choosePath(forced options.Path, sameNode bool, net string) (path, why strin
 	case options.PathAuto, options.PathDirect, options.PathProxy:
 	case options.PathTCP:
 		return pathTCP, "forced by GOSHMEM_PATH", nil
+	case options.PathRDMA:
+		return pathRDMA, "forced by GOSHMEM_PATH", nil
 	default:
 		return "", "", fmt.Errorf("pe: path %s: %w (no such transport in this build)", forced, errs.ErrUnsupported)
 	}
@@ -78,6 +106,8 @@ func choosePath(forced options.Path, sameNode bool, net string) (path, why strin
 		return string(forced), "same host, forced by GOSHMEM_PATH", nil
 	case forced == options.PathDirect:
 		return "", "", fmt.Errorf("pe: path direct to a peer on another node: %w", errs.ErrUnsupported)
+	case net == pathRDMA:
+		return pathRDMA, "another node", nil
 	case net == pathTCP:
 		return pathTCP, "another node, no RDMA", nil
 	}

@@ -269,7 +269,7 @@ func (w *World) start(ctx context.Context, pol spin.Policy, local []int) error {
 	w.proxy = p
 	w.host = nvlink.NewHost(w.table, w.size)
 	p.AddTransport(w.host)
-	if w.nodes < 2 && w.vals.Path != options.PathTCP {
+	if w.nodes < 2 && w.vals.Path != options.PathTCP && w.vals.Path != options.PathRDMA {
 		return nil
 	}
 	if w.remote, err = w.netMaker(ctx, w.transportEnv(local)); err != nil {

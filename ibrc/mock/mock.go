@@ -42,7 +42,7 @@ type Hub struct {
 
 // DefaultLimits are those of a small device without an agent.
 func DefaultLimits() ibrc.Limits {
-	return ibrc.Limits{MaxMessage: 1 << 20, Inline: 64, SQDepth: 64, CQDepth: 256, RDAtomic: 16, Send: 64}
+	return ibrc.Limits{MaxMessage: 1 << 20, Inline: 64, SQDepth: 64, CQDepth: 256, RDAtomic: 16, Send: 64, Recv: 8}
 }
 
 // New makes a factory of providers that meet in the hub; set gives each its
@@ -135,7 +135,7 @@ func (q *qp) Post(wrs []ibrc.WR) (int, error) {
 		return 0, fmt.Errorf("mock: %d work requests on %d of %d: %w", len(wrs), len(q.sq), q.cfg.Depth, errs.ErrCapacity)
 	}
 	for _, w := range wrs {
-		if w.Flags&ibrc.WRInline != 0 && w.Local != nil {
+		if (w.Flags&ibrc.WRInline != 0 || w.Op == ibrc.OpSend) && w.Local != nil {
 			b := make([]byte, w.Length)
 			copy(b, unsafe.Slice((*byte)(w.Local), w.Length))
 			w.Local = unsafe.Pointer(unsafe.SliceData(b))

@@ -10,6 +10,11 @@ import (
 
 // Poll reaps completions of requests, then messages.
 func (p *Provider) Poll(out []ibrc.WC) (n int) {
+	if len(p.early) > 0 {
+		n = copy(out, p.early)
+		p.early = append(p.early[:0], p.early[n:]...)
+		return n
+	}
 	p.inbox = p.inbox[:0]
 	if p.polls++; p.polls%eventEvery == 0 {
 		p.events()

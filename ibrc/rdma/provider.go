@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"sync"
 
 	"goshmem/channel"
 	"goshmem/ibrc"
@@ -25,6 +27,10 @@ type Provider struct {
 	pd    *verbs.PD
 	cq    *verbs.CQ // of what is sent
 	rcq   *verbs.CQ // of what is received
+	bell  *verbs.CompChannel
+
+	listener sync.WaitGroup
+	early    []ibrc.WC // found by Arm
 
 	regions []*region
 	slots   [2]slotClass
@@ -74,7 +80,7 @@ func newProvider(cfg Config, env ibrc.Env) (p *Provider, err error) {
 	}
 	p = &Provider{cfg: cfg, env: env, lib: lib, slots: [2]slotClass{
 		{size: smallSlot, count: smallSlots}, {size: largeSlot, count: largeSlots},
-	}, inbox: make([]byte, 0, polled*sendMax)}
+	}, inbox: make([]byte, 0, polled*sendMax), early: make([]ibrc.WC, 0, polled)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close(context.Background()))
@@ -104,7 +110,7 @@ func (p *Provider) allocate() error {
 		return err
 	}
 	p.lim = ibrc.Limits{
-		MaxMessage: min(uint64(p.e.attr.MaxMessage), largeSlot), Send: sendMax,
+		MaxMessage: min(uint64(p.e.attr.MaxMessage), largeSlot), Send: sendMax, Recv: recvDepth, Confirm: true,
 		SQDepth: min(p.cfg.SQDepth, d.MaxQPWR), CQDepth: min(p.cfg.CQDepth, d.MaxCQE), AnyMemory: true,
 		RDAtomic: min(d.InitRdAtom, d.MaxRdAtom, maxRDAtomic),
 	}
@@ -117,12 +123,16 @@ func (p *Provider) allocate() error {
 	if p.pd, err = p.c.AllocPD(); err != nil {
 		return err
 	}
-	if p.cq, err = p.c.CreateCQ(p.lim.CQDepth); err != nil {
+	if p.cq, err = p.c.CreateCQ(p.lim.CQDepth, nil); err != nil {
 		return err
 	}
-	if p.rcq, err = p.c.CreateCQ(min(d.MaxCQE, 1<<14)); err != nil {
+	if p.bell, err = p.c.CreateCompChannel(); err != nil {
 		return err
 	}
+	if p.rcq, err = p.c.CreateCQ(min(d.MaxCQE, 1<<14), p.bell); err != nil {
+		return err
+	}
+	p.listener.Go(p.listen)
 	return p.probeInline()
 }
 
@@ -144,6 +154,36 @@ func (p *Provider) cap(inline int) verbs.QPCap {
 	return verbs.QPCap{SendWR: p.lim.SQDepth, RecvWR: recvDepth, Inline: inline}
 }
 
+// listen passes on what the completion channel tells, until Close.
+func (p *Provider) listen() {
+	for {
+		err := p.bell.Wait()
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		if err != nil {
+			p.env.Log.Error("rdma: completion channel", "err", err)
+			return
+		}
+		if p.env.Kick != nil {
+			p.env.Kick()
+		}
+	}
+}
+
+// Arm lets the next message kick the proxy.
+func (p *Provider) Arm() (pending bool) {
+	if len(p.early) > 0 {
+		return true
+	}
+	if err := p.rcq.Notify(); err != nil {
+		p.env.Log.Error("rdma: completion queue", "err", err)
+		return true
+	}
+	p.early = p.early[:p.Poll(p.early[:cap(p.early)])]
+	return len(p.early) > 0
+}
+
 // Describe names device, port and address.
 func (p *Provider) Describe() channel.Description {
 	return channel.Description{
@@ -162,6 +202,10 @@ func (p *Provider) Stats() Stats { return p.stats }
 // Close destroys what is left and closes the device.
 func (p *Provider) Close(context.Context) error {
 	var all []error
+	if p.bell != nil {
+		all = append(all, p.bell.Interrupt())
+		p.listener.Wait()
+	}
 	closing := func(err error) { all = append(all, err) }
 	for _, q := range p.qps {
 		if q != nil {
@@ -180,12 +224,15 @@ func (p *Provider) Close(context.Context) error {
 			closing(q.Close())
 		}
 	}
+	if p.bell != nil {
+		closing(p.bell.Close())
+	}
 	if p.pd != nil {
 		closing(p.pd.Close())
 	}
 	if p.c != nil {
 		closing(p.c.Close())
 	}
-	p.cq, p.rcq, p.pd, p.c = nil, nil, nil, nil
+	p.cq, p.rcq, p.bell, p.pd, p.c = nil, nil, nil, nil, nil
 	return errors.Join(all...)
 }

@@ -31,6 +31,20 @@ type Values struct {
 	Net             Path          // the transport between nodes
 	TCPListen       string        // address of this process for TCP between PEs
 	TCPTLS          bool          // encrypt it
+	RDMADevice      string        // name; empty: the first usable one
+	RDMAPort        int           // of the device; 0: the first usable one
+	RDMAGIDIndex    int           // in the port's table; -1: chosen
+	RDMAGID         string        // address that the GID must have
+	RDMAPkey        int           // partition key; -1: index 0
+	RDMAMTU         int           // bytes; 0: the port's
+	RDMATC          int           // traffic class
+	RDMASL          int           // service level
+	RDMATimeout     int           // of an acknowledgement, 4.096 us x 2^n
+	RDMARetries     int           // without an answer
+	RDMARNRRetries  int           // where the peer has no receive
+	RDMASQDepth     int           // work requests under way in a queue pair
+	RDMACQDepth     int           // and in all
+	RDMAInline      int           // bytes that a work request carries itself
 	SimLatency      time.Duration // of the simulated link between them
 	SimBandwidth    int64         // of a PE's port to it, bytes a second
 	SimPost         time.Duration // between two messages of a PE

@@ -126,11 +126,17 @@ type contextHead struct {
 	asyncFD int32
 }
 
+type compChannelHead struct {
+	context unsafe.Pointer
+	fd      int32
+}
+
 // Numbers of the operations used among contextHead.ops.
 const (
-	opPollCQ   = 11
-	opPostSend = 25
-	opPostRecv = 26
+	opPollCQ      = 11
+	opReqNotifyCQ = 12
+	opPostSend    = 25
+	opPostRecv    = 26
 )
 
 type asyncEvent struct {

@@ -20,13 +20,17 @@ type CQ struct {
 	wcs   []WC
 }
 
-// CreateCQ makes a completion queue of depth entries.
-func (c *Context) CreateCQ(depth int) (*CQ, error) {
+// CreateCQ makes a completion queue of depth entries. A channel may be nil.
+func (c *Context) CreateCQ(depth int, ch *CompChannel) (*CQ, error) {
 	a, err := newArena(room[dl.Frame](1) + room[WC](pollBatch))
 	if err != nil {
 		return nil, err
 	}
-	r, errno := dl.Call(c.lib.createCQ, uintptr(unsafe.Pointer(c.head)), uintptr(depth), 0, 0, 0)
+	var head unsafe.Pointer
+	if ch != nil {
+		head = unsafe.Pointer(ch.p)
+	}
+	r, errno := dl.Call(c.lib.createCQ, uintptr(unsafe.Pointer(c.head)), uintptr(depth), 0, uintptr(head), 0)
 	if r == 0 {
 		a.free()
 		return nil, &Error{Verb: "ibv_create_cq", Errno: errno, Detail: fmt.Sprintf("%s, %d entries", c.Name, depth)}

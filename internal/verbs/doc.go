@@ -5,7 +5,7 @@
 //	lib, err := verbs.Load()
 //	ctx, err := lib.Open("mlx5_0")
 //	pd, err := ctx.AllocPD()
-//	cq, err := ctx.CreateCQ(256)
+//	cq, err := ctx.CreateCQ(256, nil)
 //	qp, err := pd.CreateQP(cq, cq, verbs.QPCap{SendWR: 128, Inline: 64}, 16)
 //
 // Work requests and completions lie in memory that is not Go's, an array of each

@@ -33,6 +33,7 @@ var layouts = []struct {
 	{"struct ibv_mr", reflect.TypeFor[mrHead](), true, "context=context pd=pd addr=addr length=length handle=handle lkey=lkey rkey=rkey"},
 	{"struct ibv_qp", reflect.TypeFor[qpHead](), false, "context=context qpContext=qp_context pd=pd sendCQ=send_cq recvCQ=recv_cq srq=srq handle=handle qpNum=qp_num"},
 	{"struct ibv_context", reflect.TypeFor[contextHead](), false, "device=device ops=ops cmdFD=cmd_fd asyncFD=async_fd"},
+	{"struct ibv_comp_channel", reflect.TypeFor[compChannelHead](), false, "context=context fd=fd"},
 	{"struct ibv_async_event", reflect.TypeFor[asyncEvent](), true, "element=element eventType=event_type"},
 	{"struct ibv_sge", reflect.TypeFor[sge](), true, "addr=addr length=length lkey=lkey"},
 	{"struct ibv_recv_wr", reflect.TypeFor[recvWR](), true, "id=wr_id next=next sgList=sg_list numSGE=num_sge"},
@@ -46,6 +47,7 @@ var values = []struct {
 	v int
 }{
 	{"offsetof(struct ibv_context, ops.poll_cq)", 8 + 8*opPollCQ},
+	{"offsetof(struct ibv_context, ops.req_notify_cq)", 8 + 8*opReqNotifyCQ},
 	{"offsetof(struct ibv_context, ops.post_send)", 8 + 8*opPostSend},
 	{"offsetof(struct ibv_context, ops.post_recv)", 8 + 8*opPostRecv},
 	{"offsetof(struct ibv_send_wr, wr.atomic.swap)", 56},

@@ -18,6 +18,7 @@ type Lib struct {
 	getDeviceList, freeDeviceList, getDeviceName, openDevice, closeDevice uintptr
 	queryDevice, queryPort, queryGIDTable, queryPkey                      uintptr
 	allocPD, deallocPD, regMR, regMRIova2, regDmabufMR, deregMR           uintptr
+	createCompChannel, destroyCompChannel, getCQEvent, ackCQEvents        uintptr
 	createCQ, destroyCQ, createQP, modifyQP, queryQP, destroyQP           uintptr
 	getAsyncEvent, ackAsyncEvent, wcStatusStr, eventTypeStr               uintptr
 }
@@ -43,6 +44,8 @@ func Load() (*Lib, error) {
 		{&l.queryGIDTable, "_ibv_query_gid_table"}, {&l.queryPkey, "ibv_query_pkey"},
 		{&l.allocPD, "ibv_alloc_pd"}, {&l.deallocPD, "ibv_dealloc_pd"},
 		{&l.regMR, "ibv_reg_mr"}, {&l.regMRIova2, "ibv_reg_mr_iova2"}, {&l.deregMR, "ibv_dereg_mr"},
+		{&l.createCompChannel, "ibv_create_comp_channel"}, {&l.destroyCompChannel, "ibv_destroy_comp_channel"},
+		{&l.getCQEvent, "ibv_get_cq_event"}, {&l.ackCQEvents, "ibv_ack_cq_events"},
 		{&l.createCQ, "ibv_create_cq"}, {&l.destroyCQ, "ibv_destroy_cq"},
 		{&l.createQP, "ibv_create_qp"}, {&l.modifyQP, "ibv_modify_qp"}, {&l.queryQP, "ibv_query_qp"}, {&l.destroyQP, "ibv_destroy_qp"},
 		{&l.getAsyncEvent, "ibv_get_async_event"}, {&l.ackAsyncEvent, "ibv_ack_async_event"},

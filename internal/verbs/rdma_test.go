@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -57,7 +58,7 @@ func newRig(t *testing.T) *rig {
 	r.pd, err = r.c.AllocPD()
 	ok(t, err)
 	t.Cleanup(func() { ok(t, r.pd.Close()) })
-	r.cq, err = r.c.CreateCQ(256)
+	r.cq, err = r.c.CreateCQ(256, nil)
 	ok(t, err)
 	t.Cleanup(func() { ok(t, r.cq.Close()) })
 	r.mem, err = unix.Mmap(-1, 0, memSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
@@ -351,7 +352,7 @@ func TestWrongValues(t *testing.T) {
 	if _, err := r.pd.CreateQP(r.cq, r.cq, QPCap{SendWR: 1 << 24}, 1); err == nil {
 		t.Error("a send queue of 2^24")
 	}
-	if _, err := r.c.CreateCQ(1 << 30); err == nil {
+	if _, err := r.c.CreateCQ(1<<30, nil); err == nil {
 		t.Error("a completion queue of 2^30")
 	}
 	if _, err := r.pd.RegMR(nil, 4096, 0, remote); err == nil {
@@ -399,6 +400,42 @@ func TestNoAnswer(t *testing.T) {
 	if s, err := q2.State(); s != QPSErr || err != nil {
 		t.Error(s, err)
 	}
+}
+
+// A channel tells of a completion that was asked for, once, and ends when it is
+// interrupted.
+func TestCompletionChannel(t *testing.T) {
+	r := newRig(t)
+	ch, err := r.c.CreateCompChannel()
+	ok(t, err)
+	cq, err := r.c.CreateCQ(16, ch)
+	ok(t, err)
+	q, err := r.pd.CreateQP(cq, cq, QPCap{SendWR: 4, RecvWR: 4, Inline: 8}, 1)
+	ok(t, err)
+	ok(t, q.ToInit(1, 0, remote))
+	ok(t, q.ToRTR(r.path(q)))
+	ok(t, q.ToRTS(retry))
+	ok(t, cq.Notify())
+	told := make(chan error, 2)
+	go func() { told <- ch.Wait(); told <- ch.Wait() }()
+	w := q.WR(0)
+	w.ID, w.Opcode, w.Flags = 1, WRRDMAWrite, SendSignaled
+	w.SetRKey(r.addr(far), r.mr.RKey())
+	q.SetLocal(0, r.at(0), 8, r.mr.LKey())
+	if n, err := q.Post(1); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	ok(t, <-told)
+	if wcs, err := cq.Poll(4); len(wcs) != 1 || err != nil {
+		t.Error(wcs, err)
+	}
+	ok(t, ch.Interrupt())
+	if err := <-told; !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+	ok(t, q.Close())
+	ok(t, cq.Close())
+	ok(t, ch.Close())
 }
 
 func TestPostAndPollDoNotAllocate(t *testing.T) {
