@@ -20,6 +20,7 @@ func getWork(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	defer closeTCP(o.raw)
 	for _, size := range e.cfg.Sizes {
 		for _, t := range o.getTrials(ctx, size) {
 			if err := o.measure(t); err != nil {
@@ -65,7 +66,7 @@ func (o *oneSided) getTrials(ctx context.Context, size int64) []trial {
 	if size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: get, floor: memcpy})
 	}
-	if size >= queuedFrom {
+	if size >= queuedFrom || o.cfg.Path == "tcp" && size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "nbi-bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: nbi, floor: memcpy})
 	}
 	for i := range all {
@@ -73,6 +74,7 @@ func (o *oneSided) getTrials(ctx context.Context, size int64) []trial {
 		all[i].batch = batchFor(size)
 		all[i].verify = o.getCheck(all[i].work, size)
 	}
+	o.tcpFloors(o.raw, all)
 	return all
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"goshmem/bench/rawtcp"
 	"goshmem/heap"
 )
 
@@ -24,6 +25,7 @@ type oneSided struct {
 	fence   barrierWord
 	libc    copier
 	seed    uint64
+	raw     *rawtcp.Link
 }
 
 func newOneSided(ctx context.Context, e *env) (*oneSided, error) {
@@ -42,7 +44,8 @@ func newOneSided(ctx context.Context, e *env) (*oneSided, error) {
 		}
 		o.private = make([]byte, n)
 	}
-	return o, nil
+	o.raw, err = e.overTCP(ctx)
+	return o, err
 }
 
 // batchFor is how long a batch should be: what floor and operation leave in the

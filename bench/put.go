@@ -20,6 +20,7 @@ func putWork(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	defer closeTCP(o.raw)
 	for _, size := range e.cfg.Sizes {
 		for _, t := range o.putTrials(ctx, size) {
 			if err := o.measure(t); err != nil {
@@ -89,7 +90,7 @@ func (o *oneSided) putTrials(ctx context.Context, size int64) []trial {
 	if size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: put, floor: memcpy})
 	}
-	if size >= queuedFrom {
+	if size >= queuedFrom || o.cfg.Path == "tcp" && size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "nbi-bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: nbi, floor: memcpy})
 	}
 	for i := range all {
@@ -97,6 +98,7 @@ func (o *oneSided) putTrials(ctx context.Context, size int64) []trial {
 		all[i].batch = batchFor(size)
 		all[i].verify = o.putCheck(all[i].work, size)
 	}
+	o.tcpFloors(o.raw, all)
 	return all
 }
 

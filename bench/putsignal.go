@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"goshmem/bench/rawtcp"
 	"goshmem/heap"
 	"goshmem/rma"
 )
@@ -39,6 +40,7 @@ type mail struct {
 	partner     int
 	seq, counts uint64
 	bad         int
+	raw         *rawtcp.Link
 }
 
 func putSignalWork(ctx context.Context, e *env) error {
@@ -67,6 +69,10 @@ func putSignalWork(ctx context.Context, e *env) error {
 		}
 		m.out, m.in = make([]byte, n), make([]byte, n)
 	}
+	if m.raw, err = e.overTCP(ctx); err != nil {
+		return err
+	}
+	defer closeTCP(m.raw)
 	for _, size := range e.cfg.Sizes {
 		if err := m.size(ctx, size); err != nil {
 			return err
@@ -87,13 +93,17 @@ func (m *mail) size(ctx context.Context, size int64) error {
 	if rank > 1 {
 		t.work, t.floor = nil, nil // looks on
 	}
-	if err := m.measure(t); err != nil {
-		return err
+	all := []trial{t}
+	if size <= rateUpTo {
+		all = append(all, m.rate(ctx, size))
 	}
-	if size > rateUpTo {
-		return nil
+	m.tcpFloors(m.raw, all)
+	for _, t := range all {
+		if err := m.measure(t); err != nil {
+			return err
+		}
 	}
-	return m.measure(m.rate(ctx, size))
+	return nil
 }
 
 // bounce sends messages to and fro; each side reads what arrived.

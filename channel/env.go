@@ -22,7 +22,14 @@ type Env struct {
 	// Knock rings a PE that may sleep, where its bell can be reached from here,
 	// after the transport changed its memory by a locked instruction.
 	Knock func(pe int)
-	Log   *slog.Logger
+	// Live says from when on, and until when, peers' requests may come in: see
+	// Receiver. Kick makes somebody poll soon. From any goroutine.
+	Live func(on bool)
+	Kick func()
+	// Secret is the job's, which both ends of a connection prove to know; empty:
+	// there is none.
+	Secret []byte
+	Log    *slog.Logger
 }
 
 // Factory makes the transport to PEs that this process may not reach through

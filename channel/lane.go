@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"goshmem/heap"
+	"goshmem/internal/deque"
 	"goshmem/internal/errs"
 	"goshmem/internal/futex"
 )
@@ -36,7 +37,9 @@ type Lane struct {
 	rtSize uint64
 
 	bell *futex.Bell // the peer's; nil where only its own agents ring it
-	cfg  LaneConfig
+
+	gathers Receiver // the transport, if it is one
+	cfg     LaneConfig
 
 	_    [128]byte
 	gate atomic.Uint64
@@ -54,10 +57,12 @@ type Lane struct {
 	_       [104]byte
 	active  bool
 	ready   bool // connected
-	queue   deque[entry]
+	queue   deque.Deque[entry]
 	cur     cursor
-	flight  deque[flight]
+	flight  deque.Deque[flight]
+	state   any           // the transport's
 	posted  atomic.Uint64 // requests handed to the transport
+	copied  atomic.Uint64 // ring position of the latest operation handed over whole
 	dead    atomic.Pointer[error]
 	gone    atomic.Pointer[error] // the peer left: it will not connect any more
 	aborted bool
@@ -73,6 +78,7 @@ type LaneConfig struct {
 	Peer    int    // world rank of the peer
 	TeamPE  int    // the peer's number in the context's team
 	Ctx     uint32 // process-unique number of the context
+	Slot    uint32 // the context's signal space: the same number at both ends
 	Path    string // "direct", "proxy", …: for errors and info
 	Table   *heap.Table
 	Bell    *futex.Bell // the peer's bell; nil: not reachable from here
@@ -113,6 +119,7 @@ func NewLane(cfg LaneConfig) *Lane {
 	l.base, l.size = m.Base, m.Size
 	rt := cfg.Table.Region(cfg.Peer, heap.RegionRuntime)
 	l.rtBase, l.rtSize = rt.Base, rt.Size
+	l.gathers, _ = cfg.Transport.(Receiver)
 	l.key = heap.MakeRef(cfg.Table.World, heap.RegionHeap, 0).Key()
 	if !cfg.Inline || m.Base == nil {
 		l.gate.Store(gateQueued)
@@ -181,6 +188,13 @@ func (l *Lane) Knock() {
 		l.bell.Ring()
 	}
 }
+
+// State is what the lane's transport keeps with it, by SetState. Under the
+// proxy's role.
+func (l *Lane) State() any { return l.state }
+
+// SetState is the other half of State.
+func (l *Lane) SetState(s any) { l.state = s }
 
 // Config is what the lane was made with.
 func (l *Lane) Config() *LaneConfig { return &l.cfg }
@@ -277,6 +291,12 @@ type Ticket struct {
 
 // Done reports whether the operation is complete, failed or not.
 func (t Ticket) Done() bool { return t.lane == nil || t.lane.ackedPos.Load() >= t.pos }
+
+// Reusable reports whether the source of a put of n bytes may be changed: it is
+// complete, or the transport has taken a copy.
+func (t Ticket) Reusable(n uint64) bool {
+	return t.Done() || t.lane.copied.Load() >= t.pos && n <= t.lane.cfg.Transport.Caps().Copies
+}
 
 // Err is the error of a failed operation, once Done; the 4096 latest failures of
 // a lane are remembered.

@@ -30,12 +30,18 @@ type Proxy struct {
 	role    atomic.Uint32
 	_       [line - 4]byte
 	work    atomic.Int64 // lanes with something queued or in flight, plus armed hooks
+	live    atomic.Int32 // transports that peers' requests may come in by
 	waiters atomic.Int32 // callers that poll; the background stays away
 	parked  atomic.Uint32
 	closed  atomic.Bool
-	_       [line - 24]byte
+	// gathered: a producer left something to flush; hands counts how often one had
+	// the role.
+	gathered atomic.Bool
+	hands    atomic.Uint32
+	_        [line - 36]byte
 
 	// Under the role.
+	polls   uint64 // turns of callers, not of the background
 	active  []*Lane
 	reqs    [maxBatch]Request
 	cursors [maxBatch]cursor
@@ -55,6 +61,10 @@ const (
 
 // maxBatch is the most requests posted, or completions taken, in one call.
 const maxBatch = 32
+
+// maxPumps is how many batches of one lane a turn posts to a transport that sends
+// them together.
+const maxPumps = 8
 
 // batchBytes bounds what one turn posts for one lane, so that a synchronous
 // transport that copies does not keep the others waiting.
@@ -152,29 +162,87 @@ func (p *Proxy) TrySubmit(l *Lane, d *Desc, ptr unsafe.Pointer) (Ticket, error) 
 		p.ring.Local(pos).Ptr = ptr
 	}
 	p.ring.Publish(pos)
-	if p.waiters.Load() == 0 {
+	if l.gathers != nil {
+		p.hand(l)
+	} else if p.waiters.Load() == 0 {
 		p.kick()
 	}
 	return Ticket{lane: l, pos: pos}, nil
+}
+
+// hand lets a producer post what it has just queued to a transport that gathers,
+// if nobody has the role. The producer goes on gathering; what it leaves behind
+// the background goroutine flushes as soon as no more comes.
+func (p *Proxy) hand(l *Lane) {
+	if !p.role.CompareAndSwap(roleFree, roleHeld) {
+		if p.waiters.Load() == 0 {
+			p.kick()
+		}
+		return
+	}
+	p.drain()
+	p.push(l)
+	left := !l.gathers.Flush(false)
+	p.hands.Store(p.hands.Load() + 1)
+	p.gathered.Store(left)
+	p.role.Store(roleFree)
+	if left || l.queue.Len() > 0 {
+		p.kick()
+	}
 }
 
 // Begin announces a caller that polls; End that it stopped. The background
 // goroutine stays away between the two.
 func (p *Proxy) Begin() { p.waiters.Add(1) }
 
-// End is the other half of Begin.
+// End is the other half of Begin. What may come in by itself is looked at by the
+// background goroutine soon, without a wake-up now: the caller may be back before.
 func (p *Proxy) End() {
+	if p.waiters.Add(-1) == 0 && p.queued() {
+		p.kick()
+	}
+}
+
+// Doze is End of a caller that goes to sleep.
+func (p *Proxy) Doze() {
 	if p.waiters.Add(-1) == 0 && p.Busy() {
 		p.kick()
 	}
 }
 
 // Busy reports whether a turn could find something to do.
-func (p *Proxy) Busy() bool { return p.work.Load() != 0 || !p.ring.Empty() }
+func (p *Proxy) Busy() bool { return p.live.Load() != 0 || p.queued() }
+
+func (p *Proxy) queued() bool { return p.work.Load() != 0 || !p.ring.Empty() }
+
+// SetLive counts a transport by which peers' requests come in: it is polled even
+// when nothing is queued here.
+func (p *Proxy) SetLive(on bool) {
+	if on {
+		p.live.Add(1)
+		p.kick()
+		return
+	}
+	p.live.Add(-1)
+}
+
+// Kick makes somebody poll soon: something came in. From any goroutine.
+func (p *Proxy) Kick() { p.kick() }
 
 // TryPoll takes the role if it is free and there may be work, does one turn, and
 // reports whether anything moved. It never blocks.
 func (p *Proxy) TryPoll() bool {
+	if !p.Busy() || !p.role.CompareAndSwap(roleFree, roleHeld) {
+		return false
+	}
+	p.polls++
+	moved := p.turn()
+	p.role.Store(roleFree)
+	return moved
+}
+
+// own is TryPoll of the background goroutine.
+func (p *Proxy) own() bool {
 	if !p.Busy() || !p.role.CompareAndSwap(roleFree, roleHeld) {
 		return false
 	}
@@ -186,8 +254,14 @@ func (p *Proxy) TryPoll() bool {
 // turn does everything that can be done now. Under the role.
 func (p *Proxy) turn() bool {
 	moved := p.drain()
+	p.gathered.Store(false)
 	for _, h := range *p.hooks.Load() {
 		if h.armed.Load() && h.step() {
+			moved = true
+		}
+	}
+	for _, l := range p.active {
+		if p.push(l) {
 			moved = true
 		}
 	}
@@ -195,7 +269,12 @@ func (p *Proxy) turn() bool {
 		if t.Caps().Synchronous {
 			continue
 		}
+		r, receives := t.(Receiver)
+		if receives {
+			r.Flush(true)
+		}
 		n := t.Poll(p.comps[:])
+		moved = moved || receives && r.Received()
 		for i := range n {
 			c := &p.comps[i]
 			c.Lane.complete(c.N, c.Err)
@@ -205,10 +284,7 @@ func (p *Proxy) turn() bool {
 	}
 	for i := 0; i < len(p.active); {
 		l := p.active[i]
-		if p.pump(l) {
-			moved = true
-		}
-		if l.queue.len() > 0 || l.flight.len() > 0 {
+		if l.queue.Len() > 0 || l.flight.Len() > 0 {
 			i++
 			continue
 		}
@@ -217,6 +293,17 @@ func (p *Proxy) turn() bool {
 		p.active[i], p.active[last] = p.active[last], nil
 		p.active = p.active[:last]
 		p.work.Add(-1)
+	}
+	return moved
+}
+
+// push hands over what a lane's window and budget admit in this turn.
+func (p *Proxy) push(l *Lane) bool {
+	moved := p.pump(l)
+	for n := 1; moved && n < maxPumps && l.queue.Len() > 0 && !l.cfg.Transport.Caps().Synchronous; n++ {
+		if !p.pump(l) {
+			break
+		}
 	}
 	return moved
 }
@@ -235,7 +322,7 @@ func (p *Proxy) drain() bool {
 		if d.Flags&FlagLocalPtr != 0 {
 			e.ptr = local.Ptr
 		}
-		l.queue.push(e)
+		l.queue.Push(e)
 		if !l.active {
 			l.active = true
 			p.active = append(p.active, l)
@@ -257,7 +344,7 @@ func (p *Proxy) pump(l *Lane) bool {
 			l.aborted = true
 			t.Abort(l)
 		}
-		moved := l.queue.len()+l.flight.len() > 0
+		moved := l.queue.Len()+l.flight.Len() > 0
 		l.failAll(l.Err())
 		return moved
 	}
@@ -276,7 +363,7 @@ func (p *Proxy) pump(l *Lane) bool {
 		}
 		l.ready = true
 	}
-	if l.queue.len() == 0 {
+	if l.queue.Len() == 0 {
 		return false
 	}
 	caps := t.Caps()
@@ -284,10 +371,10 @@ func (p *Proxy) pump(l *Lane) bool {
 	if caps.Window > 0 {
 		window = min(window, caps.Window)
 	}
-	room := min(maxBatch, window-l.flight.len())
+	room := min(maxBatch, window-l.flight.Len())
 	k, bytes := 0, uint64(0)
 	var bad error
-	for c := l.cur; k < room && c.entry < l.queue.len() && bytes < batchBytes; k++ {
+	for c := l.cur; k < room && c.entry < l.queue.Len() && bytes < batchBytes; k++ {
 		c, p.lasts[k], bad = l.next(c, caps.MaxMessage, &p.reqs[k])
 		p.cursors[k] = c
 		if bad != nil {
@@ -306,7 +393,10 @@ func (p *Proxy) pump(l *Lane) bool {
 		failed, err = true, bad
 	}
 	for i := range n {
-		l.flight.push(flight{pos: p.reqs[i].Seq, ptr: p.reqs[i].Local, last: p.lasts[i]})
+		l.flight.Push(flight{pos: p.reqs[i].Seq, ptr: p.reqs[i].Local, last: p.lasts[i]})
+		if p.lasts[i] {
+			l.copied.Store(p.reqs[i].Seq)
+		}
 	}
 	at := l.cur
 	if n > 0 {
@@ -314,9 +404,9 @@ func (p *Proxy) pump(l *Lane) bool {
 	}
 	if failed {
 		// Request n is not taken: its operation ends here, whatever of it is left.
-		e := l.queue.at(at.entry)
+		e := l.queue.At(at.entry)
 		l.setErr(e.pos, err)
-		l.flight.push(flight{pos: e.pos, last: true, done: true})
+		l.flight.Push(flight{pos: e.pos, last: true, done: true})
 		at = cursor{entry: at.entry + 1}
 	}
 	for i := range k {
@@ -354,9 +444,14 @@ func (p *Proxy) background() {
 	lad := spin.Ladder{Policy: p.policy}
 	nap := time.NewTimer(time.Hour)
 	nap.Stop()
-	naps := 0
+	naps, seen, hands := 0, uint64(0), uint32(0)
 	for !p.closed.Load() {
-		if p.waiters.Load() == 0 && p.TryPoll() {
+		if n := p.hands.Load(); n != hands && p.gathered.Load() {
+			hands = n
+			spin.Nap(gatherNap)
+			continue
+		}
+		if p.waiters.Load() == 0 && p.own() {
 			lad.Reset()
 			naps = 0
 			continue
@@ -367,28 +462,68 @@ func (p *Proxy) background() {
 		// Announce, look again, park: a producer claims first and looks at
 		// parked afterwards, so one of the two sees the other.
 		p.parked.Store(1)
-		if mine := p.waiters.Load() == 0 && p.Busy(); !mine {
+		switch d := p.nap(&naps, &seen); {
+		case d == 0:
+			lad.Reset()
+		case d < 0:
 			<-p.wake
 			lad.Reset()
 			naps = 0
-		} else if !p.ring.Empty() && p.role.Load() == roleFree {
-			lad.Reset()
-		} else {
-			// Work that waits for somebody else: look at it now and then.
-			d := 50 * time.Microsecond
-			if naps++; naps > 20 {
-				d = time.Millisecond
-			}
+		default:
 			nap.Reset(d)
 			select {
 			case <-p.wake:
 				naps = 0
+				lad.Reset()
 			case <-nap.C:
 			}
 		}
 		p.parked.Store(0)
 	}
 }
+
+// nap is how long the background goroutine, which has announced that it parks,
+// may sleep: 0 not at all, less than that until it is woken.
+func (p *Proxy) nap(naps *int, seen *uint64) time.Duration {
+	const short, long = 50 * time.Microsecond, time.Millisecond
+	idle := p.waiters.Load() == 0
+	switch {
+	case idle && !p.ring.Empty() && p.role.Load() == roleFree:
+		return 0
+	case idle && p.work.Load() != 0:
+		// Work that waits for somebody else: look at it now and then.
+		if *naps++; *naps > 20 {
+			return long
+		}
+		return short
+	case p.live.Load() == 0 || p.closed.Load():
+		return -1
+	}
+	// What comes in is looked at by callers that wait while there are any; when
+	// they no longer do, the transports are to wake this goroutine.
+	if !p.role.CompareAndSwap(roleFree, roleHeld) {
+		return short
+	}
+	defer p.role.Store(roleFree)
+	polled := p.polls != *seen
+	*seen = p.polls
+	if !idle || polled {
+		return liveNap
+	}
+	for _, t := range *p.transports.Load() {
+		if r, ok := t.(Receiver); ok && !r.Arm() {
+			return long
+		}
+	}
+	return -1
+}
+
+// gatherNap is how often the background goroutine looks whether a producer is
+// still gathering.
+const gatherNap = 30 * time.Microsecond
+
+// liveNap is how often the background goroutine looks whether callers still poll.
+const liveNap = 250 * time.Microsecond
 
 // Drain polls until nothing is queued or in flight, or ctx ends.
 func (p *Proxy) Drain(ctx context.Context) error {

@@ -29,7 +29,7 @@ type cursor struct {
 // It reports the advanced cursor and whether the request is its operation's
 // last. Nothing is taken from the queue.
 func (l *Lane) next(c cursor, limit uint64, req *Request) (after cursor, last bool, err error) {
-	e := l.queue.at(c.entry)
+	e := l.queue.At(c.entry)
 	req.Desc = e.desc
 	req.Seq = e.pos
 	req.Local, req.Whole = nil, 0
@@ -116,7 +116,7 @@ func cutStrided(req *Request, at, limit uint64) (more bool) {
 // drop takes what lies before the cursor out of the queue.
 func (l *Lane) drop(c cursor) {
 	for range c.entry {
-		l.queue.pop()
+		l.queue.Pop()
 	}
 	c.entry = 0
 	l.cur = c
@@ -126,8 +126,8 @@ func (l *Lane) drop(c cursor) {
 // of the oldest.
 func (l *Lane) complete(n int, err error) {
 	acked, pos := 0, uint64(0)
-	for l.flight.len() > 0 {
-		f := l.flight.at(0)
+	for l.flight.Len() > 0 {
+		f := l.flight.At(0)
 		if !f.done {
 			if n == 0 {
 				break
@@ -141,7 +141,7 @@ func (l *Lane) complete(n int, err error) {
 			acked++
 			pos = f.pos
 		}
-		l.flight.pop()
+		l.flight.Pop()
 	}
 	if acked > 0 {
 		l.ack(acked, pos)
@@ -151,8 +151,8 @@ func (l *Lane) complete(n int, err error) {
 // failAll ends everything queued or in flight with err.
 func (l *Lane) failAll(err error) {
 	acked, pos := 0, uint64(0)
-	for l.flight.len() > 0 {
-		f := l.flight.at(0)
+	for l.flight.Len() > 0 {
+		f := l.flight.At(0)
 		if !f.done {
 			l.setErr(f.pos, err)
 		}
@@ -160,14 +160,14 @@ func (l *Lane) failAll(err error) {
 			acked++
 			pos = f.pos
 		}
-		l.flight.pop()
+		l.flight.Pop()
 	}
-	for l.queue.len() > 0 {
-		e := l.queue.at(0)
+	for l.queue.Len() > 0 {
+		e := l.queue.At(0)
 		l.setErr(e.pos, err)
 		acked++
 		pos = e.pos
-		l.queue.pop()
+		l.queue.Pop()
 	}
 	l.cur = cursor{}
 	if acked > 0 {

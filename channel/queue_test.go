@@ -31,7 +31,7 @@ func TestCut(t *testing.T) {
 		base := unsafe.Pointer(&local[0])
 		limit := uint64(rapid.IntRange(0, 50).Draw(t, "limit"))
 		l := &Lane{}
-		l.queue.push(entry{desc: d, ptr: base, pos: 5})
+		l.queue.Push(entry{desc: d, ptr: base, pos: 5})
 		var c cursor
 		done := uint64(0)
 		for last := false; !last; {
@@ -82,7 +82,7 @@ func TestCutBatch(t *testing.T) {
 		{Dst: heap.MakeRef(7, heap.RegionHeap, 200)},
 		{Dst: heap.MakeRef(7, heap.RegionHeap, 300), Src: src[:4]},
 	}
-	l.queue.push(entry{desc: Desc{Op: OpBatch, Flags: FlagLocalPtr, Size: 3}, ptr: unsafe.Pointer(&items[0])})
+	l.queue.Push(entry{desc: Desc{Op: OpBatch, Flags: FlagLocalPtr, Size: 3}, ptr: unsafe.Pointer(&items[0])})
 	var c cursor
 	var got [][2]uint64
 	for last := false; !last; {

@@ -39,6 +39,8 @@ type Caps struct {
 	MaxMessage uint64
 	// Window is the most requests outstanding in one lane; 0: the option's.
 	Window int
+	// Copies is the most bytes of a put whose source is reusable once it is posted.
+	Copies uint64
 	// Kinds are the memory kinds it reads and writes.
 	Kinds []heap.Kind
 	// RingsBells tells whether its agent rings the target's bell. One that does
@@ -92,6 +94,19 @@ type Transport interface {
 
 	// Close ends everything within ctx and releases what Register took.
 	Close(ctx context.Context) error
+}
+
+// Receiver is a transport that carries out peers' requests in Poll, as their
+// agent. While it is live (see Env.Live) it is polled though nothing is queued.
+type Receiver interface {
+	// Flush sends what Post gathered; unless now, only if that is worth a system
+	// call. It reports whether nothing is left to flush.
+	Flush(now bool) bool
+	// Received reports whether anything came in since the last call.
+	Received() bool
+	// Arm makes the next arrival call Env.Kick, once; nobody polls meanwhile. false:
+	// it cannot, or there is something to poll already.
+	Arm() bool
 }
 
 // BatchItem is one descriptor of a batch: like Request, chosen by the caller.

@@ -19,6 +19,7 @@ type Waiter struct {
 	Progress func() bool    // drives the world's proxy one step; reports whether something moved
 	Begin    func()         // a wait that does more than look begins and
 	End      func()         // ends: the proxy's background goroutine stays away meanwhile
+	Doze     func()         // ends by going to sleep; nil: as End
 	Epoch    *atomic.Uint32 // changes on every loss, close and acknowledgement
 	Silent   func() bool    // whether agents that ring nobody reach this PE (NICs, streams, kernels)
 }
@@ -121,7 +122,11 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 			}
 			nap = min(nap, silent)
 		}
-		w.End()
+		if w.Doze != nil {
+			w.Doze()
+		} else {
+			w.End()
+		}
 		w.Sleeper.Sleep(ctx, nap, func() bool { return cond() || w.Epoch.Load() != epoch })
 		w.Begin()
 		asleep += nap

@@ -32,6 +32,7 @@ func lanes() []lane {
 		{"proxy", "proxy", 0, nil},
 		{"proxy-ring-1", "proxy", 1, nil},
 		{"fabric", "auto", 0, overFabric},
+		{"tcp", "tcp", 0, nil},
 	}
 }
 

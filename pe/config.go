@@ -42,8 +42,12 @@ type Config struct {
 	// transport that Remote makes. 0: the real ones.
 	Nodes int
 	// Remote makes the transport to PEs of other nodes. nil: between simulated
-	// nodes the simulated link, which the three options below describe.
+	// nodes the simulated link, which the three options below describe; between
+	// hosts, or where Net is "tcp", queue pairs over TCP.
 	Remote       TransportFactory
+	Net          string        // "auto", "tcp", "rdma", "sim": the transport between nodes
+	TCPListen    string        // address of this process for TCP between PEs
+	TCPTLS       bool          // encrypt it
 	SimLatency   time.Duration // that a message travels
 	SimBandwidth int64         // bytes a second of a PE's port
 	SimPost      time.Duration // between two messages of a PE
@@ -70,6 +74,9 @@ func (c *Config) values() options.Values {
 		SpinTurns:       c.SpinTurns,
 		SleepAfter:      c.SleepAfter,
 		Nodes:           c.Nodes,
+		Net:             options.Path(c.Net),
+		TCPListen:       c.TCPListen,
+		TCPTLS:          c.TCPTLS,
 		SimLatency:      c.SimLatency,
 		SimBandwidth:    c.SimBandwidth,
 		SimPost:         c.SimPost,

@@ -93,6 +93,7 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 		Peer:      peer,
 		TeamPE:    pe,
 		Ctx:       c.id,
+		Slot:      uint32(c.slot),
 		Path:      path,
 		Table:     w.table,
 		Bell:      w.bells[peer],

@@ -161,13 +161,15 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		"contexts":  fmt.Sprint(layout.Contexts()),
 		"path":      string(vals.Path),
 		"nodes":     fmt.Sprint(vals.Nodes),
+		"net":       string(vals.Net),
+		"tcp tls":   fmt.Sprint(vals.TCPTLS),
 	}}
 	hellos, err := exchangeJSON(ctx, m, "hello", all, mine)
 	if err != nil {
 		return nil, err
 	}
 	for i, h := range hellos {
-		for _, field := range [...]string{"heap size", "contexts", "path", "nodes"} {
+		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "net", "tcp tls"} {
 			if h.Agree[field] != mine.Agree[field] {
 				return nil, &errs.MismatchError{PE: i, Field: field, Want: mine.Agree[field], Have: h.Agree[field]}
 			}
@@ -231,7 +233,10 @@ func oversubscribed(m bootstrap.Member, hellos []hello) bool {
 func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.ConnectConfig, m bootstrap.Member,
 	layout heap.Layout, mem *memory, hellos []hello, node []int) (*PE, error) {
 	n, rank := conn.Size, conn.Rank
-	w := newWorld(cfg, vals, n, layout, mem, hellos[0].World)
+	w, err := newWorld(cfg, vals, conn.Secret, n, layout, mem, hellos[0].World)
+	if err != nil {
+		return nil, err
+	}
 	hosts := map[string]int{}
 	for i := range n {
 		peer, _ := m.Peer(i)
@@ -241,6 +246,8 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 		w.peers[i] = PeerInfo{PE: i, PID: peer.PID, Host: peer.HostID, Node: hosts[peer.HostID]}
 		if slices.Contains(node, i) {
 			w.births[i] = birth(peer.PID)
+		} else {
+			elsewhere(w.table, i, layout)
 		}
 	}
 	w.nodes = len(hosts)

@@ -1,9 +1,15 @@
 package pe
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"goshmem/channel"
+	"goshmem/ibrc"
+	"goshmem/ibrc/rdma"
+	"goshmem/ibrc/soft"
 	"goshmem/internal/errs"
 	"goshmem/internal/fabric"
 	"goshmem/internal/fabric/sim"
@@ -14,6 +20,8 @@ import (
 const (
 	pathDirect = string(options.PathDirect)
 	pathProxy  = string(options.PathProxy)
+	pathTCP    = string(options.PathTCP)
+	pathRDMA   = string(options.PathRDMA)
 )
 
 // TransportEnv is what a transport gets to work with.
@@ -23,24 +31,71 @@ type TransportEnv = channel.Env
 // through mappings.
 type TransportFactory = channel.Factory
 
-// remoteFactory is what makes the transport to PEs of other nodes: the caller's,
-// or, where the nodes are simulated, the simulated link. nil: there is none.
-func remoteFactory(cfg Config, vals options.Values) TransportFactory {
+// netOf says which transport there is between nodes, and its factory: the
+// caller's, queue pairs of RDMA devices, the simulated link between simulated
+// nodes, or queue pairs over TCP.
+func netOf(cfg Config, vals options.Values, secret []byte) (name string, f TransportFactory, err error) {
+	wants := func(p options.Path) bool { return vals.Path == p || vals.Net == p }
+	tcp, verbs := wants(options.PathTCP), wants(options.PathRDMA)
 	switch {
+	case tcp && verbs:
+		return "", nil, fmt.Errorf("pe: path %s and net %s: %w", vals.Path, vals.Net, errs.ErrConfig)
+	case cfg.Remote != nil && (tcp || verbs):
+		return "", nil, fmt.Errorf("pe: path %s, net %s and a transport of the caller's: %w", vals.Path, vals.Net, errs.ErrConfig)
 	case cfg.Remote != nil:
-		return cfg.Remote
-	case vals.Nodes > 1:
-		return fabric.NewLink(fabric.LinkConfig{Link: sim.Link{
+		return pathRemote, cfg.Remote, nil
+	case verbs:
+		c, err := rdmaConfig(vals)
+		return pathRDMA, ibrc.New(rdma.New(c)), err
+	case vals.Nodes > 1 && !tcp:
+		return pathRemote, fabric.NewLink(fabric.LinkConfig{Link: sim.Link{
 			Latency: vals.SimLatency, Bandwidth: vals.SimBandwidth, Post: vals.SimPost,
-		}})
+		}}), nil
+	case vals.Net == options.PathSim:
+		return "", nil, fmt.Errorf("pe: the simulated link (GOSHMEM_NET) without simulated nodes: %w", errs.ErrConfig)
 	}
-	return nil
+	return pathTCP, softFactory(vals, secret), nil
 }
 
-// choosePath decides how a peer is reached, and says why.
-func choosePath(forced options.Path, sameNode, remote bool) (path, why string, err error) {
+// softFactory makes queue pairs over TCP. Where the address to listen at is not
+// given it depends on whether there are other hosts.
+func softFactory(vals options.Values, secret []byte) TransportFactory {
+	return func(ctx context.Context, env channel.Env) (channel.Transport, error) {
+		env.Secret = secret
+		elsewhere := slices.ContainsFunc(env.Peers, func(p PeerInfo) bool { return p.Host != env.Peers[env.Local[0]].Host })
+		listen, err := soft.Address(vals.TCPListen, elsewhere)
+		if err != nil {
+			return nil, err
+		}
+		return ibrc.New(soft.New(soft.Config{Listen: listen, TLS: vals.TCPTLS, Silence: vals.FailureDeadline}))(ctx, env)
+	}
+}
+
+// rdmaConfig is what the options say of RDMA.
+func rdmaConfig(vals options.Values) (rdma.Config, error) {
+	c := rdma.Config{
+		Device: vals.RDMADevice, Port: vals.RDMAPort, GIDIndex: vals.RDMAGIDIndex, Pkey: vals.RDMAPkey, MTU: vals.RDMAMTU,
+		TC: vals.RDMATC, SL: vals.RDMASL, Timeout: vals.RDMATimeout, Retries: vals.RDMARetries, RNR: vals.RDMARNRRetries,
+		SQDepth: vals.RDMASQDepth, CQDepth: vals.RDMACQDepth, Inline: vals.RDMAInline,
+	}
+	if vals.RDMAGID != "" {
+		var err error
+		if c.GID, err = netip.ParseAddr(vals.RDMAGID); err != nil {
+			return c, fmt.Errorf("pe: GOSHMEM_RDMA_GID: %w: %w", errs.ErrConfig, err)
+		}
+	}
+	return c, nil
+}
+
+// choosePath decides how a peer is reached, and says why. net is the transport
+// between nodes.
+func choosePath(forced options.Path, sameNode bool, net string) (path, why string, err error) {
 	switch forced {
 	case options.PathAuto, options.PathDirect, options.PathProxy:
+	case options.PathTCP:
+		return pathTCP, "forced by GOSHMEM_PATH", nil
+	case options.PathRDMA:
+		return pathRDMA, "forced by GOSHMEM_PATH", nil
 	default:
 		return "", "", fmt.Errorf("pe: path %s: %w (no such transport in this build)", forced, errs.ErrUnsupported)
 	}
@@ -51,15 +106,17 @@ func choosePath(forced options.Path, sameNode, remote bool) (path, why string, e
 		return string(forced), "same host, forced by GOSHMEM_PATH", nil
 	case forced == options.PathDirect:
 		return "", "", fmt.Errorf("pe: path direct to a peer on another node: %w", errs.ErrUnsupported)
-	case remote:
-		return pathRemote, "another node, by the configured transport", nil
+	case net == pathRDMA:
+		return pathRDMA, "another node", nil
+	case net == pathTCP:
+		return pathTCP, "another node, no RDMA", nil
 	}
-	return "", "", fmt.Errorf("pe: a peer on another node: %w (no remote transport in this build)", errs.ErrUnsupported)
+	return net, "another node, by the configured transport", nil
 }
 
 // pathTo is how one PE reaches another; the same for the life of the world.
 func (w *World) pathTo(from, to int) (path, why string, err error) {
-	return choosePath(w.vals.Path, w.peers[from].Node == w.peers[to].Node, w.cfgRemote != nil)
+	return choosePath(w.vals.Path, w.peers[from].Node == w.peers[to].Node, w.net)
 }
 
 // checkPaths refuses a world in which some peer cannot be reached from here.
@@ -90,7 +147,8 @@ func (w *World) simulate(nodes int) error {
 	return nil
 }
 
-// pathRemote is the path of the transport that Config.Remote makes.
+// pathRemote is the path of the transport that Config.Remote makes, and of the
+// simulated link.
 const pathRemote = "remote"
 
 // transportOf is what carries requests on a path.
@@ -121,6 +179,8 @@ func (w *World) transportEnv(local []int) TransportEnv {
 		},
 		Lost:  w.markLost,
 		Knock: func(pe int) { w.bells[pe].Check() },
+		Live:  w.proxy.SetLive,
+		Kick:  w.proxy.Kick,
 		Log:   w.log,
 	}
 }

@@ -105,8 +105,9 @@ func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error)
 		Progress: w.proxy.TryPoll,
 		Begin:    w.proxy.Begin,
 		End:      w.proxy.End,
+		Doze:     w.proxy.Doze,
 		Epoch:    &w.epoch,
-		Silent:   func() bool { return false }, // every agent of the host transport rings
+		Silent:   func() bool { return w.remote != nil && !w.remote.Caps().RingsBells },
 	}
 	return p, nil
 }

@@ -161,15 +161,17 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		return nil, err
 	}
 	mem.hub = hub
-	w := newWorld(cfg, vals, n, layout, mem, newWorldID())
-	for i, base := range bases {
-		stamp(base)
-		enter(w.table, i, base, layout)
-		w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process"}
-	}
-	err = w.simulate(vals.Nodes)
-	for i := range n {
-		err = errors.Join(err, w.checkPaths(i))
+	w, err := newWorld(cfg, vals, nil, n, layout, mem, newWorldID())
+	if err == nil {
+		for i, base := range bases {
+			stamp(base)
+			enter(w.table, i, base, layout)
+			w.peers[i] = PeerInfo{PE: i, PID: os.Getpid(), Host: "this process"}
+		}
+		err = w.simulate(vals.Nodes)
+		for i := range n {
+			err = errors.Join(err, w.checkPaths(i))
+		}
 	}
 	if err != nil {
 		_ = mem.release()
@@ -242,9 +244,13 @@ func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
 	return nil
 }
 
-func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) *World {
+func newWorld(cfg Config, vals options.Values, secret []byte, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
+	net, maker, err := netOf(cfg, vals, secret)
+	if err != nil {
+		return nil, err
+	}
 	w := &World{
-		id: id, size: n, nodes: 1, vals: vals, layout: layout, cfgRemote: remoteFactory(cfg, vals),
+		id: id, size: n, nodes: 1, vals: vals, layout: layout, net: net, netMaker: maker,
 		table: heap.NewTable(id, n, 2),
 		mem:   mem,
 		log:   cfg.Logger,
@@ -256,7 +262,7 @@ func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *m
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}
-	return w
+	return w, nil
 }
 
 // start makes the proxy and the transports, once the table is filled.
@@ -268,10 +274,10 @@ func (w *World) start(ctx context.Context, pol spin.Policy, local []int) error {
 	w.proxy = p
 	w.host = nvlink.NewHost(w.table, w.size)
 	p.AddTransport(w.host)
-	if w.nodes < 2 {
+	if w.nodes < 2 && w.vals.Path != options.PathTCP && w.vals.Path != options.PathRDMA {
 		return nil
 	}
-	if w.remote, err = w.cfgRemote(ctx, w.transportEnv(local)); err != nil {
+	if w.remote, err = w.netMaker(ctx, w.transportEnv(local)); err != nil {
 		_ = p.Close(ctx)
 		return fmt.Errorf("pe: remote transport: %w", err)
 	}

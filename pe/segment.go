@@ -126,3 +126,9 @@ func enter(t *heap.Table, pe int, base unsafe.Pointer, l heap.Layout) {
 func bytesAt(t *heap.Table, pe int, region uint16, off, n uint64) []byte {
 	return unsafe.Slice((*byte)(t.Region(pe, region).At(off)), n)
 }
+
+// elsewhere enters the sizes of a segment that is not mapped here.
+func elsewhere(t *heap.Table, pe int, l heap.Layout) {
+	t.Set(pe, heap.RegionRuntime, heap.Memory{Size: uint64(l.RuntimeSize())})
+	t.Set(pe, heap.RegionHeap, heap.Memory{Size: uint64(l.HeapSize())})
+}

@@ -23,19 +23,20 @@ const indices = 8
 // proxy, and who is lost. The PEs that Run starts share one; a PE that joined by
 // itself has its own. It is not a singleton: several may live in one process.
 type World struct {
-	id        uint32
-	size      int
-	vals      options.Values
-	layout    heap.Layout
-	table     *heap.Table
-	proxy     *channel.Proxy
-	host      *nvlink.Host
-	cfgRemote TransportFactory
-	remote    channel.Transport // to PEs of other nodes; nil: there are none
-	mem       *memory
-	log       *slog.Logger
-	nodes     int
-	shared    bool // some host has more PEs than cores
+	id       uint32
+	size     int
+	vals     options.Values
+	layout   heap.Layout
+	table    *heap.Table
+	proxy    *channel.Proxy
+	host     *nvlink.Host
+	net      string // path between nodes
+	netMaker TransportFactory
+	remote   channel.Transport // to PEs of other nodes; nil: there are none
+	mem      *memory
+	log      *slog.Logger
+	nodes    int
+	shared   bool // some host has more PEs than cores
 
 	bells []*futex.Bell // per PE; nil: not reachable from here
 	peers []PeerInfo

@@ -35,7 +35,8 @@ const (
 
 // queue puts an operation that cannot be done inline into the ring. remote is
 // the reference on the target that was checked by the caller, ptr the Go-side
-// memory. A blocking operation waits until it is complete.
+// memory. A blocking operation waits until it is complete, a put until its source
+// is reusable.
 func queue(c *pe.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer, m mode) (Ticket, error) {
 	if m == try {
 		return c.TrySubmit(l, d, ptr)
@@ -44,7 +45,21 @@ func queue(c *pe.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer, 
 	if err != nil || m == nonblocking {
 		return t, err
 	}
+	if d.Op == channel.OpPut && d.Size <= l.Config().Transport.Caps().Copies {
+		return t, awaitSource(c, t, d.Size)
+	}
 	return t, await(context.Background(), c, t)
+}
+
+// awaitSource waits until the source of a queued put is reusable; a failure after
+// that is Quiet's to tell.
+func awaitSource(c *pe.Context, t Ticket, n uint64) error {
+	if !t.Reusable(n) {
+		if err := c.Wait(context.Background(), false, none, func() bool { return t.Reusable(n) }); err != nil {
+			return err
+		}
+	}
+	return t.Err()
 }
 
 // await waits for one queued operation and gives its error.

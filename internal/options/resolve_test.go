@@ -17,8 +17,9 @@ import (
 var defaults = Values{
 	HeapSize:        64 << 20,
 	Path:            PathAuto,
+	Net:             PathAuto,
 	RingCapacity:    1024,
-	Window:          64,
+	Window:          1024,
 	Backlog:         1024,
 	Contexts:        64,
 	FailureDeadline: 10 * time.Second,
@@ -28,6 +29,14 @@ var defaults = Values{
 	CloseTimeout:    10 * time.Second,
 	InlineMax:       256 << 10,
 	SleepAfter:      200 * time.Microsecond,
+	RDMAGIDIndex:    -1,
+	RDMAPkey:        -1,
+	RDMATimeout:     18,
+	RDMARetries:     6,
+	RDMARNRRetries:  7,
+	RDMASQDepth:     256,
+	RDMACQDepth:     4096,
+	RDMAInline:      256,
 	SimLatency:      2 * time.Microsecond,
 	SimBandwidth:    25e9,
 	SimPost:         300,
@@ -51,7 +60,10 @@ func TestEnvironment(t *testing.T) {
 		"GOSHMEM_HEARTBEAT=100ms", "GOSHMEM_JOIN_TIMEOUT=6s", "GOSHMEM_TIMEOUT=1h", "GOSHMEM_CLOSE_TIMEOUT=7s",
 		"GOSHMEM_INLINE_MAX=1", "GOSHMEM_SPIN_TURNS=8", "GOSHMEM_SLEEP_AFTER=1ms", "GOSHMEM_RENDEZVOUS=unix:@a=b",
 		"GOSHMEM_SECRET=00ff", "GOSHMEM_SECRET_FILE=/run/secret", "HOME=/root", "GOSHMEM_RANK=3",
-		"GOSHMEM_NODES=2", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
+		"GOSHMEM_NODES=2", "GOSHMEM_NET=tcp", "GOSHMEM_TCP_LISTEN=localhost:1", "GOSHMEM_TCP_TLS=1",
+		"GOSHMEM_RDMA_DEVICE=mlx5_0", "GOSHMEM_RDMA_PORT=2", "GOSHMEM_RDMA_GID_INDEX=3", "GOSHMEM_RDMA_GID=192.0.2.1", "GOSHMEM_RDMA_PKEY=4",
+		"GOSHMEM_RDMA_MTU=1024", "GOSHMEM_RDMA_TC=5", "GOSHMEM_RDMA_SL=6", "GOSHMEM_RDMA_TIMEOUT=7", "GOSHMEM_RDMA_RETRIES=1",
+		"GOSHMEM_RDMA_RNR_RETRIES=2", "GOSHMEM_RDMA_SQ_DEPTH=8", "GOSHMEM_RDMA_CQ_DEPTH=9", "GOSHMEM_RDMA_INLINE=10", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
 	})
 	require.NoError(t, err)
 	want := Values{
@@ -60,7 +72,9 @@ func TestEnvironment(t *testing.T) {
 		FailureDeadline: 5 * time.Second, Heartbeat: 100 * time.Millisecond, JoinTimeout: 6 * time.Second,
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
-		Nodes: 2, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
+		Nodes: 2, Net: PathTCP, TCPListen: "localhost:1", TCPTLS: true,
+		RDMADevice: "mlx5_0", RDMAPort: 2, RDMAGIDIndex: 3, RDMAGID: "192.0.2.1", RDMAPkey: 4, RDMAMTU: 1024, RDMATC: 5, RDMASL: 6,
+		RDMATimeout: 7, RDMARetries: 1, RDMARNRRetries: 2, RDMASQDepth: 8, RDMACQDepth: 9, RDMAInline: 10, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)

@@ -58,7 +58,7 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.RingCapacity },
 		},
 		{
-			Name: "Window", Env: "GOSHMEM_WINDOW", Type: TypeInt, Default: "64", Min: 1, Max: mib,
+			Name: "Window", Env: "GOSHMEM_WINDOW", Type: TypeInt, Default: "1024", Min: 1, Max: mib,
 			Text:  "Requests that may be in flight in one lane (a context and a peer).",
 			field: func(v *Values) any { return &v.Window },
 		},
@@ -116,6 +116,92 @@ func Table() []Option {
 			Name: "Nodes", Env: "GOSHMEM_NODES", Type: TypeInt, Default: "0", Min: 0, Max: 64 * kib,
 			Text:  "Simulates that many nodes on one host: PEs are dealt to them in blocks, and those of different nodes reach each other through a transport, by default a simulated link. 0: the real ones. The same on every PE.",
 			field: func(v *Values) any { return &v.Nodes },
+		},
+		{
+			Name: "Net", Env: "GOSHMEM_NET", Type: TypeChoice, Default: string(PathAuto),
+			Choices: []string{string(PathAuto), string(PathTCP), string(PathRDMA), string(PathSim)},
+			Text:    "The transport between nodes: auto is the simulated link between simulated nodes, and TCP between hosts. The same on every PE.",
+			field:   func(v *Values) any { return &v.Net },
+		},
+		{
+			Name: "TCPListen", Env: "GOSHMEM_TCP_LISTEN", Type: TypeText,
+			Text:  "Address (host or host:port) at which this process takes TCP connections of other PEs, and which it tells them. Default: the loopback interface if all PEs are on one host, else the first global address of the host.",
+			field: func(v *Values) any { return &v.TCPListen },
+		},
+		{
+			Name: "TCPTLS", Env: "GOSHMEM_TCP_TLS", Type: TypeBool, Default: "false",
+			Text:  "Encrypt TCP connections between PEs. The same on every PE.",
+			field: func(v *Values) any { return &v.TCPTLS },
+		},
+		{
+			Name: "RDMADevice", Env: "GOSHMEM_RDMA_DEVICE", Type: TypeText,
+			Text:  "RDMA device to use. Default: the first with a usable port.",
+			field: func(v *Values) any { return &v.RDMADevice },
+		},
+		{
+			Name: "RDMAPort", Env: "GOSHMEM_RDMA_PORT", Type: TypeInt, Default: "0", Min: 0, Max: 255,
+			Text:  "Port of the RDMA device, from 1. 0: the first usable one.",
+			field: func(v *Values) any { return &v.RDMAPort },
+		},
+		{
+			Name: "RDMAGIDIndex", Env: "GOSHMEM_RDMA_GID_INDEX", Type: TypeInt, Default: "-1", Min: -1, Max: 255,
+			Text:  "Index in the port's GID table. -1: RoCE v2 before v1, IPv4 before IPv6, and never a link-local one.",
+			field: func(v *Values) any { return &v.RDMAGIDIndex },
+		},
+		{
+			Name: "RDMAGID", Env: "GOSHMEM_RDMA_GID", Type: TypeText,
+			Text:  "IP address that the GID must have.",
+			field: func(v *Values) any { return &v.RDMAGID },
+		},
+		{
+			Name: "RDMAPkey", Env: "GOSHMEM_RDMA_PKEY", Type: TypeInt, Default: "-1", Min: -1, Max: 65535,
+			Text:  "Partition key, membership bit aside. -1: the port's first.",
+			field: func(v *Values) any { return &v.RDMAPkey },
+		},
+		{
+			Name: "RDMAMTU", Env: "GOSHMEM_RDMA_MTU", Type: TypeInt, Default: "0", Min: 0, Max: 4096,
+			Text:  "Path MTU in bytes: 256, 512, 1024, 2048 or 4096. 0: the lower of the two ports' active ones.",
+			field: func(v *Values) any { return &v.RDMAMTU },
+		},
+		{
+			Name: "RDMATC", Env: "GOSHMEM_RDMA_TC", Type: TypeInt, Default: "0", Min: 0, Max: 255,
+			Text:  "Traffic class of RDMA packets.",
+			field: func(v *Values) any { return &v.RDMATC },
+		},
+		{
+			Name: "RDMASL", Env: "GOSHMEM_RDMA_SL", Type: TypeInt, Default: "0", Min: 0, Max: 15,
+			Text:  "Service level of RDMA packets.",
+			field: func(v *Values) any { return &v.RDMASL },
+		},
+		{
+			Name: "RDMATimeout", Env: "GOSHMEM_RDMA_TIMEOUT", Type: TypeInt, Default: "18", Min: 1, Max: 31,
+			Text:  "A packet without acknowledgement is sent again after 4.096 us x 2^n; adapters take up to four times as long.",
+			field: func(v *Values) any { return &v.RDMATimeout },
+		},
+		{
+			Name: "RDMARetries", Env: "GOSHMEM_RDMA_RETRIES", Type: TypeInt, Default: "6", Min: 0, Max: 7,
+			Text:  "How often it is sent again before the peer counts as lost. On some devices 7 is for ever.",
+			field: func(v *Values) any { return &v.RDMARetries },
+		},
+		{
+			Name: "RDMARNRRetries", Env: "GOSHMEM_RDMA_RNR_RETRIES", Type: TypeInt, Default: "7", Min: 0, Max: 7,
+			Text:  "How often a message is sent again that finds no receive. 7 is for ever.",
+			field: func(v *Values) any { return &v.RDMARNRRetries },
+		},
+		{
+			Name: "RDMASQDepth", Env: "GOSHMEM_RDMA_SQ_DEPTH", Type: TypeInt, Default: "256", Min: 1, Max: 65536,
+			Text:  "Work requests under way in one queue pair. Less where the device has less.",
+			field: func(v *Values) any { return &v.RDMASQDepth },
+		},
+		{
+			Name: "RDMACQDepth", Env: "GOSHMEM_RDMA_CQ_DEPTH", Type: TypeInt, Default: "4096", Min: 1, Max: 4 * mib,
+			Text:  "Work requests under way in all queue pairs of a process. Less where the device has less.",
+			field: func(v *Values) any { return &v.RDMACQDepth },
+		},
+		{
+			Name: "RDMAInline", Env: "GOSHMEM_RDMA_INLINE", Type: TypeInt, Default: "256", Min: 8, Max: 1024,
+			Text:  "Bytes that a work request carries itself. Less where the device grants less.",
+			field: func(v *Values) any { return &v.RDMAInline },
 		},
 		{
 			Name: "SimLatency", Env: "GOSHMEM_SIM_LATENCY", Type: TypeDuration, Default: "2us",

@@ -28,6 +28,23 @@ type Values struct {
 	SpinTurns       int           // of a wait before it yields; 0: automatic
 	SleepAfter      time.Duration // of a wait before it sleeps
 	Nodes           int           // simulated nodes; 0: the real ones
+	Net             Path          // the transport between nodes
+	TCPListen       string        // address of this process for TCP between PEs
+	TCPTLS          bool          // encrypt it
+	RDMADevice      string        // name; empty: the first usable one
+	RDMAPort        int           // of the device; 0: the first usable one
+	RDMAGIDIndex    int           // in the port's table; -1: chosen
+	RDMAGID         string        // address that the GID must have
+	RDMAPkey        int           // partition key; -1: index 0
+	RDMAMTU         int           // bytes; 0: the port's
+	RDMATC          int           // traffic class
+	RDMASL          int           // service level
+	RDMATimeout     int           // of an acknowledgement, 4.096 us x 2^n
+	RDMARetries     int           // without an answer
+	RDMARNRRetries  int           // where the peer has no receive
+	RDMASQDepth     int           // work requests under way in a queue pair
+	RDMACQDepth     int           // and in all
+	RDMAInline      int           // bytes that a work request carries itself
 	SimLatency      time.Duration // of the simulated link between them
 	SimBandwidth    int64         // of a PE's port to it, bytes a second
 	SimPost         time.Duration // between two messages of a PE
@@ -48,6 +65,7 @@ const (
 	PathProxy  Path = "proxy"  // same host, but all through ring and proxy
 	PathTCP    Path = "tcp"
 	PathRDMA   Path = "rdma"
+	PathSim    Path = "sim"    // the simulated link, between simulated nodes
 	PathCE     Path = "ce"     // the GPU's copy engines
 	PathStaged Path = "staged" // through host memory
 )

@@ -1,6 +1,17 @@
 package spin
 
-import "golang.org/x/sys/unix"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Nap sleeps about d, by the system call: timers of the runtime are no finer than
+// a millisecond where nothing else runs.
+func Nap(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil) // an interrupted nap is a shorter one
+}
 
 // Yield gives the CPU to any other runnable thread of the machine by the raw
 // sched_yield system call. The goroutine keeps its P: the scheduler is not

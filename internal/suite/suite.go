@@ -150,7 +150,9 @@ func Matrix(short bool) []Setup {
 		add("direct", 1024, 2, 5)
 		add("proxy", 1, 1, 3)
 		add("proxy", 1024, 2)
+		add("tcp", 16, 2)
 		joined("proxy", 4)
+		joined("tcp", 1024)
 		return all
 	}
 	add("direct", 1024, 1, 2, 3, 5)
@@ -158,7 +160,10 @@ func Matrix(short bool) []Setup {
 	add("proxy", 1, 1, 2, 3, 5)
 	add("proxy", 2, 2, 5)
 	add("proxy", 1024, 1, 3, 5)
+	add("tcp", 1, 2)
+	add("tcp", 1024, 1, 3, 5)
 	joined("direct", 1024)
 	joined("proxy", 4)
+	joined("tcp", 1024)
 	return all
 }

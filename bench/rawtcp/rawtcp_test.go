@@ -1,0 +1,39 @@
+package rawtcp
+
+import (
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+)
+
+func TestLink(t *testing.T) {
+	l, addr, err := Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		k, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		err = k.Bounce(make([]byte, 100), 50, false)
+		<-k.done // until the other end closes
+		_ = k.Close()
+		return err
+	})
+	k, err := Dial(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Bounce(make([]byte, 100), 50, true); err != nil {
+		t.Error(err)
+	}
+	if err := k.Stream(make([]byte, 100000), 50); err != nil {
+		t.Error(err)
+	}
+	_ = k.Close()
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}

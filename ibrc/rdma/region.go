@@ -1,0 +1,62 @@
+package rdma
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"goshmem/heap"
+	"goshmem/ibrc"
+	"goshmem/internal/errs"
+	"goshmem/internal/verbs"
+)
+
+// access is a region's and a queue pair's: never relaxed ordering, so that a
+// signal is seen behind its data.
+const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// region is a registered region.
+type region struct {
+	p        *Provider
+	mr       *verbs.MR
+	from, to uintptr
+}
+
+// RegisterMemory registers a region of host memory that is not Go's.
+func (p *Provider) RegisterMemory(_ int, mem heap.Memory) (ibrc.MR, error) {
+	if mem.Kind != heap.KindHost || mem.Base == nil || mem.Size == 0 {
+		return nil, fmt.Errorf("rdma: register %d B of %v memory: %w", mem.Size, mem.Kind, errs.ErrKind)
+	}
+	at := uintptr(mem.Base)
+	mr, err := p.pd.RegMR(mem.Base, uintptr(mem.Size), uint64(at), access)
+	if err != nil {
+		return nil, err
+	}
+	r := &region{p: p, mr: mr, from: at, to: at + uintptr(mem.Size)}
+	p.regions = append(p.regions, r)
+	return r, nil
+}
+
+func (r *region) LKey() uint32 { return r.mr.LKey() }
+
+func (r *region) Key() ibrc.RemoteKey {
+	return ibrc.RemoteKey{Addr: uint64(r.from), Size: uint64(r.to - r.from), RKey: r.mr.RKey()}
+}
+
+// Deregister leaves nothing of the region; requests on it are complete.
+func (r *region) Deregister() error {
+	r.p.regions = slices.DeleteFunc(r.p.regions, func(x *region) bool { return x == r })
+	return r.mr.Close()
+}
+
+// lkey finds what n bytes at a local address are named by; ok is false if they
+// are not registered.
+func (p *Provider) lkey(at unsafe.Pointer, n uint32) (key uint32, ok bool) {
+	a := uintptr(at)
+	for _, r := range p.regions {
+		if a >= r.from && a+uintptr(n) <= r.to {
+			return r.mr.LKey(), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,5 @@
+//go:build dlslow
+
+package dl
+
+const slow = true
