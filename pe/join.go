@@ -152,13 +152,15 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		"contexts":  fmt.Sprint(layout.Contexts()),
 		"path":      string(vals.Path),
 		"nodes":     fmt.Sprint(vals.Nodes),
+
+		"device heap": fmt.Sprint(vals.DeviceHeap),
 	}}
 	hellos, err := exchangeJSON(ctx, m, "hello", all, mine)
 	if err != nil {
 		return nil, err
 	}
 	for i, h := range hellos {
-		for _, field := range [...]string{"heap size", "contexts", "path", "nodes"} {
+		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "device heap"} {
 			if h.Agree[field] != mine.Agree[field] {
 				return nil, &errs.MismatchError{PE: i, Field: field, Want: mine.Agree[field], Have: h.Agree[field]}
 			}
@@ -245,6 +247,9 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 		return nil, err
 	}
 	if err := mem.mapNode(ctx, w, m, conn.Secret, rank, node); err != nil {
+		return nil, err
+	}
+	if err := mem.mapDevices(ctx, w, m, conn.Secret, rank, node); err != nil {
 		return nil, err
 	}
 	w.shared = oversubscribed(m, hellos)

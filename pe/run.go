@@ -23,7 +23,6 @@ import (
 	"goshmem/internal/options"
 	"goshmem/internal/shm"
 	"goshmem/internal/spin"
-	"goshmem/nvlink"
 )
 
 // Run runs fn as the body of every PE of a world.
@@ -150,7 +149,7 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	mem, bases, err := localSegments(n, layout, vals.Sparse)
+	mem, bases, err := localSegments(n, layout, vals.Sparse, vals.DeviceHeap > 0)
 	if err != nil {
 		_ = hub.Close()
 		return nil, err
@@ -166,6 +165,9 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		err = w.simulate(vals.Nodes)
 		for i := range n {
 			err = errors.Join(err, w.checkPaths(i))
+		}
+		if err == nil {
+			err = mem.localDevices(w)
 		}
 	}
 	if err != nil {
@@ -242,7 +244,7 @@ func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
 func newWorld(cfg Config, vals options.Values, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
 	w := &World{
 		id: id, size: n, nodes: 1, vals: vals, layout: layout, cfgRemote: remoteFactory(cfg, vals),
-		table: heap.NewTable(id, n, 2),
+		table: heap.NewTable(id, n, 3),
 		mem:   mem,
 		log:   cfg.Logger,
 		bells: make([]*futex.Bell, n),
@@ -263,7 +265,10 @@ func (w *World) start(ctx context.Context, pol spin.Policy, local []int) error {
 		return err
 	}
 	w.proxy = p
-	w.host = nvlink.NewHost(w.table, w.size)
+	if err := w.newTransport(); err != nil {
+		_ = p.Close(ctx)
+		return err
+	}
 	p.AddTransport(w.host)
 	if w.nodes < 2 {
 		return nil

@@ -27,7 +27,8 @@ type World struct {
 	layout    heap.Layout
 	table     *heap.Table
 	proxy     *channel.Proxy
-	host      *nvlink.Host
+	host      channel.Transport // to PEs of this host
+	gpu       *nvlink.GPU       // the same, where PEs have device memory
 	cfgRemote TransportFactory
 	remote    channel.Transport // to PEs of other nodes; nil: there are none
 	mem       *memory

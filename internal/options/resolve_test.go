@@ -28,6 +28,9 @@ var defaults = Values{
 	CloseTimeout:    10 * time.Second,
 	InlineMax:       256 << 10,
 	SleepAfter:      200 * time.Microsecond,
+	DeviceDriver:    "cuda",
+	DeviceShare:     "auto",
+	DeviceStreams:   8,
 	SimLatency:      2 * time.Microsecond,
 	SimBandwidth:    25e9,
 	SimPost:         300,
@@ -51,6 +54,7 @@ func TestEnvironment(t *testing.T) {
 		"GOSHMEM_INLINE_MAX=1", "GOSHMEM_SPIN_TURNS=8", "GOSHMEM_SLEEP_AFTER=1ms", "GOSHMEM_RENDEZVOUS=unix:@a=b",
 		"GOSHMEM_SECRET=00ff", "GOSHMEM_SECRET_FILE=/run/secret", "HOME=/root", "GOSHMEM_RANK=3",
 		"GOSHMEM_NODES=2", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
+		"GOSHMEM_DEVICE_HEAP=2GiB", "GOSHMEM_DEVICE_DRIVER=host", "GOSHMEM_DEVICE=1", "GOSHMEM_DEVICE_SHARE=IPC", "GOSHMEM_DEVICE_STREAMS=3",
 	})
 	require.NoError(t, err)
 	want := Values{
@@ -59,6 +63,7 @@ func TestEnvironment(t *testing.T) {
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
 		Nodes: 2, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
+		DeviceHeap: 2 << 30, DeviceDriver: "host", Device: "1", DeviceShare: "ipc", DeviceStreams: 3,
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)
@@ -212,7 +217,11 @@ func TestTable(t *testing.T) {
 	for i, o := range table {
 		assert.Equal(t, fields.Field(i).Name, o.Name)
 		assert.Equal(t, reflect.ValueOf(&v).Elem().Field(i).Addr().Interface(), o.field(&v), o.Name)
-		assert.IsType(t, types[o.Type], o.field(&v), o.Name)
+		if o.Type == TypeChoice && o.Name != "Path" {
+			assert.IsType(t, new(Choice), o.field(&v), o.Name)
+		} else {
+			assert.IsType(t, types[o.Type], o.field(&v), o.Name)
+		}
 		assert.Regexp(t, `^GOSHMEM_[A-Z]+(_[A-Z]+)*$`, o.Env)
 		assert.False(t, env[o.Env], "twice: %s", o.Env)
 		env[o.Env] = true
