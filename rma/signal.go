@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"fmt"
 	"unsafe"
 
 	"goshmem/channel"
@@ -193,6 +194,9 @@ func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 	}
 	if sig.Offset()%8 != 0 {
 		return errs.ErrAlign
+	}
+	if sig.Region() == heap.RegionDevice {
+		return fmt.Errorf("a signal in device memory: %w", errs.ErrKind)
 	}
 	if s := l.Mapped(sig); s != nil && !modeOK(sig, s, op) {
 		return errs.ErrConfig
