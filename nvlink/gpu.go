@@ -29,6 +29,10 @@ type GPU struct {
 
 	cells cells
 
+	controlMu sync.Mutex
+	controls  map[device.Device]*control
+	waiting   atomic.Int32 // users' streams in a wait
+
 	// Under the proxy's role.
 	lanes  map[*channel.Lane]*lane
 	active []*lane
@@ -61,12 +65,18 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 	g := &GPU{
 		Host: NewHost(cfg.Table, cfg.PEs), cfg: cfg,
 		streams: map[int][]*stream{}, lanes: map[*channel.Lane]*lane{},
+		controls: map[device.Device]*control{},
 	}
 	g.cells.init()
 	byDevice := map[device.Device][]*stream{}
 	n := len(distinct(cfg.Devices))
 	for rank, d := range cfg.Devices {
 		if byDevice[d] == nil {
+			c, err := newControl(d)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
+			}
+			g.controls[d] = c
 			for range max(1, cfg.Streams/n) {
 				s, err := newStream(d)
 				if err != nil {

@@ -86,7 +86,7 @@ type post struct {
 	after  *applied
 	knock  bool
 	began  bool // something is in the stream
-	ended  bool // so is the completion word
+	wide   bool // of the copies gathered, some leave the device or are large
 }
 
 func (p *post) run(reqs []channel.Request) (n int, err error) {
@@ -96,7 +96,7 @@ func (p *post) run(reqs []channel.Request) (n int, err error) {
 			break
 		}
 		var taken bool
-		if taken, err = p.request(r, n == len(reqs)-1); err != nil || !taken {
+		if taken, err = p.request(r); err != nil || !taken {
 			break
 		}
 		n++
@@ -114,15 +114,10 @@ func (p *post) run(reqs []channel.Request) (n int, err error) {
 
 // finish ends the group with its completion word.
 func (p *post) finish(n int) error {
-	if err := p.flush(); err != nil {
-		return err
-	}
 	switch {
-	case p.ended:
-		p.s.seq = p.seq
-	case p.began || len(p.s.words) > 0:
-		p.s.words = append(p.s.words, p.doneWord())
-		if err := p.write(); err != nil {
+	case p.began || len(p.s.words) > 0 || p.s.batch.Len() > 0:
+		p.s.words = append(p.s.words, device.Word{Addr: p.s.doneAddr, Value: p.seq, Wide: true})
+		if err := p.flush(); err != nil {
 			return err
 		}
 		p.s.seq = p.seq
@@ -135,45 +130,50 @@ func (p *post) finish(n int) error {
 	return nil
 }
 
-func (p *post) doneWord() device.Word {
-	return device.Word{Addr: p.s.doneAddr, Value: p.seq, Wide: true}
-}
-
-// flush enqueues the copies gathered so far.
-func (p *post) flush() error {
-	b := &p.s.batch
-	if b.Len() == 0 {
+// flush enqueues what was gathered: copies, and behind them words. Little within a
+// device goes as one kernel.
+func (p *post) flush() (err error) {
+	b, ws := &p.s.batch, p.s.words
+	if b.Len() == 0 && len(ws) == 0 {
 		return nil
 	}
 	p.began = true
-	var err error
-	if b.Len() == 1 {
+	switch {
+	case b.Len() > 0 && !p.wide && allWide(ws):
+		n := min(len(ws), 2)
+		err = p.s.q.CopyWrite(b, ws[:n])
+		ws = ws[n:]
+	case b.Len() == 1:
 		err = p.s.q.Copy(b.Dst[0], b.Src[0], b.Size[0])
-	} else {
+	default:
 		err = p.s.q.CopyBatch(b)
 	}
-	b.Reset()
-	return err
-}
-
-// write enqueues the words gathered so far, behind the copies.
-func (p *post) write() error {
-	if err := p.flush(); err != nil || len(p.s.words) == 0 {
-		return err
+	if err == nil && len(ws) > 0 {
+		err = p.s.q.Write(ws)
 	}
-	p.began = true
-	err := p.s.q.Write(p.s.words)
+	b.Reset()
+	p.wide = false
 	p.s.words = p.s.words[:0]
 	return err
 }
 
+func allWide(ws []device.Word) bool {
+	for i := range ws[:min(len(ws), 2)] {
+		if !ws[i].Wide {
+			return false
+		}
+	}
+	return true
+}
+
 // request enqueues one; false: not all of it found room.
-func (p *post) request(r *channel.Request, last bool) (taken bool, err error) {
+func (p *post) request(r *channel.Request) (taken bool, err error) {
 	switch r.Op {
 	case channel.OpSignal:
-		return true, p.signal(r)
+		p.signal(r)
+		return true, nil
 	case channel.OpPut:
-		return p.put(r, last)
+		return p.put(r)
 	case channel.OpGet:
 		return p.get(r)
 	case channel.OpIPut, channel.OpIGet:
@@ -201,52 +201,42 @@ func (p *post) local(r *channel.Request, region uint16, off uint64) (uint64, boo
 }
 
 // copyTo gathers one copy; one that touches what an earlier one of the batch writes,
-// or writes what it reads, begins another batch.
-func (p *post) copyTo(dst, src, n uint64) error {
+// or writes what it reads, begins another batch. near: it stays within the device.
+func (p *post) copyTo(dst, src, n uint64, near bool) error {
 	if n == 0 {
 		return nil
 	}
-	if err := p.writeFirst(); err != nil {
-		return err
-	}
-	if p.s.batch.Overlaps(dst, n, true) || p.s.batch.Overlaps(src, n, false) {
+	b := &p.s.batch
+	wide := !near || n > p.s.info.CopyWriteMax
+	// Copies stay behind the words before them.
+	if len(p.s.words) > 0 || b.Len() == device.MaxKernelCopies || b.Len() > 0 && wide != p.wide ||
+		b.Overlaps(dst, n, true) || b.Overlaps(src, n, false) {
 		if err := p.flush(); err != nil {
 			return err
 		}
 	}
-	p.s.batch.Add(dst, src, n)
+	p.wide = wide
+	b.Add(dst, src, n)
 	return nil
 }
 
-// writeFirst keeps copies behind the words before them.
-func (p *post) writeFirst() error {
-	if len(p.s.words) > 0 {
-		return p.write()
-	}
-	return nil
-}
-
-func (p *post) put(r *channel.Request, last bool) (bool, error) {
+func (p *post) put(r *channel.Request) (bool, error) {
 	dst := p.remote(r.DstRegion, r.DstOff)
 	src, ok := p.local(r, r.SrcRegion, r.SrcOff)
 	switch {
-	case !ok && p.small(r, dst):
-		if err := p.flush(); err != nil {
+	case ok:
+		if err := p.copyTo(dst, src, r.Size, p.within(r)); err != nil {
 			return false, err
 		}
+	case p.small(r, dst):
 		p.payload(dst, r.Local, r.Size)
-	case !ok:
+	default:
 		if taken, err := p.stageIn(r, dst); !taken || err != nil {
 			return false, err
 		}
-	case r.Size > 0 && r.Size <= p.s.info.CopyWriteMax && p.s.batch.Len() == 0 && p.within(r) && (last || r.SigOp != channel.SigNone):
-		return true, p.kernel(r, dst, src, last)
-	default:
-		if err := p.copyTo(dst, src, r.Size); err != nil {
-			return false, err
-		}
 	}
-	return true, p.signal(r)
+	p.signal(r)
+	return true, nil
 }
 
 // small reports whether a payload from the CPU goes as stores of the stream.
@@ -277,42 +267,14 @@ func (p *post) within(r *channel.Request) bool {
 		(r.Flags&channel.FlagLocalDevice != 0 || r.SrcRegion == heap.RegionDevice)
 }
 
-// kernel enqueues a small copy within a device, its signal and, if it is the last
-// of its group, the completion word as one kernel.
-func (p *post) kernel(r *channel.Request, dst, src uint64, last bool) error {
-	if err := p.writeFirst(); err != nil {
-		return err
-	}
-	var ws [2]device.Word
-	n := 0
-	if r.SigOp != channel.SigNone {
-		w, ok := p.signalWord(r)
-		if ok {
-			ws[n] = w
-			n++
-		}
-		last = last || !ok // the CPU's signal ends the group
-	}
-	if last {
-		ws[n] = p.doneWord()
-		n++
-		p.ended = true
-	}
-	p.began = true
-	return p.s.q.CopyWrite(dst, src, r.Size, ws[:n])
-}
-
 // signal gathers a request's signal.
-func (p *post) signal(r *channel.Request) error {
+func (p *post) signal(r *channel.Request) {
 	if r.SigOp == channel.SigNone {
-		return nil
+		return
 	}
 	if w, ok := p.signalWord(r); ok {
 		p.s.words = append(p.s.words, w)
-		// Copies go before words: what is gathered is enqueued first.
-		return p.flush()
 	}
-	return nil
 }
 
 // signalWord is the store that makes a request's signal; false: the CPU makes it,
@@ -365,7 +327,7 @@ func (p *post) stageIn(r *channel.Request, dst uint64) (taken bool, err error) {
 			return false, nil
 		}
 		memcopy.Copy(buf, unsafe.Add(r.Local, done), uintptr(n))
-		if err := p.copyTo(dst+done, addr, n); err != nil {
+		if err := p.copyTo(dst+done, addr, n, false); err != nil {
 			return false, err
 		}
 		p.staged += n
@@ -377,7 +339,7 @@ func (p *post) stageIn(r *channel.Request, dst uint64) (taken bool, err error) {
 func (p *post) get(r *channel.Request) (bool, error) {
 	src := p.remote(r.SrcRegion, r.SrcOff)
 	if dst, ok := p.local(r, r.DstRegion, r.DstOff); ok {
-		return true, p.copyTo(dst, src, r.Size)
+		return true, p.copyTo(dst, src, r.Size, false)
 	}
 	for done := p.resume(r); done < r.Size; done = p.x.part {
 		n := p.room(r.Size - done)
@@ -388,7 +350,7 @@ func (p *post) get(r *channel.Request) (bool, error) {
 		if buf == nil {
 			return false, nil
 		}
-		if err := p.copyTo(addr, src+done, n); err != nil {
+		if err := p.copyTo(addr, src+done, n, false); err != nil {
 			return false, err
 		}
 		p.outs = append(p.outs, out{dst: unsafe.Add(r.Local, done), src: buf, n: n, mark: m})
@@ -401,7 +363,7 @@ func (p *post) get(r *channel.Request) (bool, error) {
 // rows is a strided put or get. Elements of the CPU's memory are packed in staging
 // memory, and unpacked there.
 func (p *post) rows(r *channel.Request) (bool, error) {
-	if err := p.write(); err != nil {
+	if err := p.flush(); err != nil {
 		return false, err
 	}
 	size := r.Type.Size()
@@ -476,7 +438,7 @@ func (p *post) amo(r *channel.Request) (bool, error) {
 			n: r.Type.Size(), amo: true, slot: slot,
 		})
 	}
-	if err := p.write(); err != nil {
+	if err := p.flush(); err != nil {
 		return false, err
 	}
 	p.began = true

@@ -316,3 +316,24 @@ func (p *PE) fillDevice(off, size uint64) error {
 		time.Sleep(20 * time.Microsecond)
 	}
 }
+
+// deviceWaitsEnd reports whether waits of kernels and streams are hopeless: the
+// world ended, a PE of this process closed, or a loss is not acknowledged.
+func (w *World) deviceWaitsEnd() bool {
+	if w.failed.Load() != nil {
+		return true
+	}
+	for _, p := range w.locals() {
+		if p.closed.Load() || w.firstLost(ranks(w.size), p.hasAcked) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// OnDevice is what on-stream operations need of the same-host transport; nil where
+// the PE has no device.
+func (c *Context) OnDevice() *nvlink.GPU { return c.pe.world.gpu }
+
+// Timeout is the deadline of a wait that has none of its own.
+func (c *Context) Timeout() time.Duration { return c.pe.world.vals.Timeout }

@@ -114,6 +114,9 @@ func (w *World) locals() []*PE {
 
 // changed makes every waiter of this process look again.
 func (w *World) changed() {
+	if w.gpu != nil {
+		w.gpu.Stop(w.deviceWaitsEnd())
+	}
 	w.epoch.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
