@@ -94,6 +94,7 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	}
 	fs.IntVar(&c.PEs, "n", 0, "number of PEs (the program's default)")
 	fs.StringVar(&c.Path, "path", "", "how operations reach a peer: auto, direct, proxy, … (GOSHMEM_PATH, auto)")
+	fs.StringVar(&c.Mem, "mem", "", "memory that payloads lie in: host, or cuda (put, get, put-signal, barrier)")
 	fs.Func("sizes", "message sizes, as in 8,4KiB,1MiB (the program's default)", func(s string) error {
 		for f := range strings.SplitSeq(s, ",") {
 			n, err := options.ParseBytes(f)
@@ -122,6 +123,9 @@ func (c commandLine) args() []string {
 	}
 	if c.Path != "" {
 		a = append(a, "-path", c.Path)
+	}
+	if c.Mem != "" {
+		a = append(a, "-mem", c.Mem)
 	}
 	if c.Sizes != nil {
 		var s []string
