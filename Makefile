@@ -9,7 +9,7 @@ STRESS   ?= 10
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help build run test test-unit test-race test-netns test-procs cross lint bench bench-peers fuzz stress generate clean
+.PHONY: help build run test test-unit test-race test-netns test-procs cross lint bench bench-peers fuzz stress generate clean test-gpu test-gpu-build ptx
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,26 @@ bench: build ## the figures of docs/perf, on this machine
 
 bench-peers: build ## collectives beside Open MPI's and OSHMEM's (MPICC, OSHCC, MPIRUN, OSHRUN); says what is missing
 	$(GO) run ./bench/peers -goshmem $(BUILD)/goshmem $(PEERS_FLAGS)
+
+GPU_TESTS := internal/cuda nvlink/device/cudadev nvlink rma pe
+test-gpu-build: ## test binaries for a machine with GPUs, into build/gpu/
+	@mkdir -p $(BUILD)/gpu
+	@set -e; for p in $(GPU_TESTS); do \
+		CGO_ENABLED=0 $(GO) test -c -ldflags='-s -w' -o $(BUILD)/gpu/$$(basename $$p).test ./$$p; \
+	done
+	CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o $(BUILD)/gpu/goshmem ./cmd/goshmem
+
+test-gpu: ## the tests on a GPU: what is in build/gpu, built first where Go is
+	@if command -v $(GO) >/dev/null; then $(MAKE) test-gpu-build; else echo "no Go here: running what is in $(BUILD)/gpu"; fi
+	nvlink/device/test-gpu.sh
+
+NVCC ?= nvcc
+PTX_DIRS := nvlink/device/cudadev nvlink/device/devicetest
+ptx: ## compile the CUDA kernels to PTX (needs nvcc 13.0; commit what changes)
+	@set -e; for d in $(PTX_DIRS); do \
+		$(NVCC) -std=c++17 -ptx -arch=compute_75 -o $$d/kernels.ptx $$d/kernels.cu; \
+		cat $$d/kernels.cu nvlink/device/goshmem.cuh | sha256sum | cut -d' ' -f1 >$$d/kernels.sha256; \
+	done
 
 fuzz: ## every fuzz target for FUZZTIME
 	@set -e; for pkg in $$($(GO) list ./...); do \

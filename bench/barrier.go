@@ -15,7 +15,7 @@ func barrierProgram() program {
 	return program{
 		name: "barrier", text: "barrier and sync of all PEs",
 		pes: 2, least: 1,
-		work: barrierWork,
+		work: barrierWork, cuda: barrierDevice,
 	}
 }
 

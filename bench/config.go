@@ -12,6 +12,7 @@ import (
 type Config struct {
 	Name  string
 	PEs   int           // 0: the program's default
+	Mem   string        // memory: host, or cuda; empty: host
 	Path  string        // auto, direct, proxy, …
 	Nodes int           // simulated nodes; 0: as the environment says
 	Algo  string        // of an alltoallv: auto, direct, relay
@@ -84,6 +85,12 @@ func (c *Config) complete() (program, error) {
 	if c.Path != "" && !slices.Contains(paths(), c.Path) {
 		return bad("path %q: want one of %v", c.Path, paths())
 	}
+	switch {
+	case c.Mem != "" && c.Mem != memHost && c.Mem != memCUDA:
+		return bad("memory %q: want host or cuda", c.Mem)
+	case c.Mem == memCUDA && prog.cuda == nil:
+		return bad("it has no -mem cuda")
+	}
 	if prog.check != nil {
 		if err := prog.check(c); err != nil {
 			return prog, err
@@ -118,5 +125,9 @@ func (c Config) World() (pe.Config, error) {
 		}
 		room += extra
 	}
-	return pe.Config{Path: c.Path, Nodes: c.Nodes, HeapSize: room}, nil
+	w := pe.Config{Path: c.Path, Nodes: c.Nodes, HeapSize: room}
+	if c.Mem == memCUDA {
+		w.HeapSize, w.DeviceHeap = 2*room, 2*room
+	}
+	return w, nil
 }

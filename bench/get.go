@@ -11,7 +11,7 @@ func getProgram() program {
 		name: "get", text: "get: latency and bandwidth",
 		pes: 2, least: 1, smallest: 1,
 		sizes: []int64{8, 64, 512, 4 << 10, 64 << 10, 1 << 20, 16 << 20},
-		work:  getWork,
+		work:  getWork, cuda: getDevice,
 	}
 }
 

@@ -24,6 +24,7 @@ type program struct {
 
 	solo bool // runs in the tool's process, with worlds of its own
 	work func(ctx context.Context, e *env) error
+	cuda func(ctx context.Context, e *env) error                // work on device memory; nil: it has none
 	run  func(ctx context.Context, cfg Config, emit Emit) error // of a solo program
 
 	heap  func(c *Config) (int64, error) // symmetric memory beside one buffer of the largest size
@@ -81,7 +82,11 @@ func Work(ctx context.Context, p *pe.PE, cfg Config, emit Emit) error {
 	if err != nil {
 		return err
 	}
-	if err := prog.work(ctx, e); err != nil {
+	work := prog.work
+	if cfg.Mem == memCUDA {
+		work = prog.cuda
+	}
+	if err := work(ctx, e); err != nil {
 		return err
 	}
 	return e.verdict()

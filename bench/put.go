@@ -11,7 +11,7 @@ func putProgram() program {
 		name: "put", text: "put and quiet: latency, rate of non-blocking puts, bandwidth",
 		pes: 2, least: 1, smallest: 1,
 		sizes: []int64{8, 64, 512, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20},
-		work:  putWork,
+		work:  putWork, cuda: putDevice,
 	}
 }
 

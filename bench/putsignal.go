@@ -14,7 +14,7 @@ func putSignalProgram() program {
 		name: "put-signal", text: "put with signal: one way until the receiver has read the payload; rate",
 		pes: 2, least: 2, smallest: 0,
 		sizes: []int64{8, 64, 512, 4 << 10, 64 << 10, 1 << 20},
-		work:  putSignalWork,
+		work:  putSignalWork, cuda: putSignalDevice,
 	}
 }
 

@@ -92,13 +92,16 @@ const (
 	FlagFetch
 	// FlagSigRuntime: the signal lies in the runtime's region, not in the heap.
 	FlagSigRuntime
+	// FlagLocalDevice: the local side is an address of device memory of this
+	// process, in the offset's field; the local region is not read.
+	FlagLocalDevice
 
-	allFlags = FlagLocalPtr | FlagFetch | FlagSigRuntime
+	allFlags = FlagLocalPtr | FlagFetch | FlagSigRuntime | FlagLocalDevice
 )
 
 func (f Flags) String() string {
 	s := ""
-	for i, n := range [...]string{"local-ptr", "fetch", "sig-runtime"} {
+	for i, n := range [...]string{"local-ptr", "fetch", "sig-runtime", "local-device"} {
 		if f&(1<<i) != 0 {
 			s += "|" + n
 		}

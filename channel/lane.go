@@ -2,6 +2,7 @@ package channel
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -173,8 +174,32 @@ func (l *Lane) Mapped(r heap.Ref) unsafe.Pointer {
 	return m.At(r.Offset())
 }
 
-// Check validates n bytes at r on the peer.
-func (l *Lane) Check(r heap.Ref, n uint64) error { return l.cfg.Table.Check(l.cfg.Peer, r, n) }
+// Check validates n bytes at r on the peer, and that the lane's transport reaches
+// memory of that kind.
+func (l *Lane) Check(r heap.Ref, n uint64) error {
+	if err := l.cfg.Table.Check(l.cfg.Peer, r, n); err != nil || r.Region() != heap.RegionDevice {
+		return err
+	}
+	return l.Takes(heap.KindCUDA)
+}
+
+// Takes is nil if the lane's transport reaches memory of a kind, else ErrKind.
+func (l *Lane) Takes(k heap.Kind) error {
+	if slices.Contains(l.cfg.Transport.Caps().Kinds, k) {
+		return nil
+	}
+	return fmt.Errorf("%v memory on the path %s: %w", k, l.cfg.Path, errs.ErrKind)
+}
+
+// Local is the address of a checked reference in the owner's own memory; nil where
+// the CPU cannot reach it.
+func (l *Lane) Local(r heap.Ref) unsafe.Pointer {
+	m := l.cfg.Table.Region(l.cfg.Owner, r.Region())
+	if m.Base == nil {
+		return nil
+	}
+	return m.At(r.Offset())
+}
 
 // LocalAddr is the address of a checked local side given as (region, offset).
 func (l *Lane) LocalAddr(region uint16, off uint64) unsafe.Pointer {

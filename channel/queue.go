@@ -38,7 +38,7 @@ func (l *Lane) next(c cursor, limit uint64, req *Request) (after cursor, last bo
 	case OpBatch:
 		items := unsafe.Slice((*BatchItem)(e.ptr), int(e.desc.Size))
 		it := &items[c.item]
-		n := uint64(len(it.Src))
+		n := it.Len()
 		// Checked before the batch was queued; a caller that changed its items
 		// since must not reach outside.
 		if err := l.Check(it.Dst, n); err != nil {
@@ -46,7 +46,14 @@ func (l *Lane) next(c cursor, limit uint64, req *Request) (after cursor, last bo
 		}
 		req.Op, req.Flags = OpPut, FlagLocalPtr
 		req.DstRegion, req.DstOff, req.Size = it.Dst.Region(), it.Dst.Offset(), n
-		req.Local = unsafe.Pointer(unsafe.SliceData(it.Src))
+		if it.From.Valid() {
+			if err := l.cfg.Table.Check(l.cfg.Owner, it.From, n); err != nil {
+				return whole, true, err
+			}
+			req.Flags, req.SrcRegion, req.SrcOff = 0, it.From.Region(), it.From.Offset()
+		} else {
+			req.Local = unsafe.Pointer(unsafe.SliceData(it.Src))
+		}
 		if cut(req, c.off, limit) {
 			return cursor{c.entry, c.item, c.off + req.Size}, false, nil
 		}

@@ -112,6 +112,16 @@ type Receiver interface {
 // BatchItem is one descriptor of a batch: like Request, chosen by the caller.
 // OpBatch points to a slice of them.
 type BatchItem struct {
-	Dst heap.Ref
-	Src []byte
+	Dst  heap.Ref
+	Src  []byte
+	From heap.Ref // if valid, the source is N bytes of the lane's owner there, not Src
+	N    uint64
+}
+
+// Len is the item's size in bytes.
+func (b *BatchItem) Len() uint64 {
+	if b.From.Valid() {
+		return b.N
+	}
+	return uint64(len(b.Src))
 }

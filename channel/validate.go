@@ -30,15 +30,18 @@ type opRule struct {
 	sig         bool // may carry a signal
 }
 
-const amoFlags = FlagLocalPtr | FlagFetch
+const (
+	localFlags = FlagLocalPtr | FlagLocalDevice // one of them at most
+	amoFlags   = FlagLocalPtr | FlagFetch
+)
 
 var opRules = [numOps]opRule{
 	OpNop:            {},
-	OpPut:            {flags: FlagLocalPtr | FlagSigRuntime, sig: true},
-	OpGet:            {flags: FlagLocalPtr},
+	OpPut:            {flags: localFlags | FlagSigRuntime, sig: true},
+	OpGet:            {flags: localFlags},
 	OpSignal:         {flags: FlagSigRuntime, sig: true},
-	OpIPut:           {flags: FlagLocalPtr},
-	OpIGet:           {flags: FlagLocalPtr},
+	OpIPut:           {flags: localFlags},
+	OpIGet:           {flags: localFlags},
 	OpBatch:          {flags: FlagLocalPtr, need: FlagLocalPtr},
 	OpAMOFetch:       {flags: amoFlags, need: FlagFetch},
 	OpAMOSet:         {},
@@ -63,7 +66,7 @@ func (d *Desc) Validate() error {
 	if f := d.Flags &^ allFlags; f != 0 {
 		return d.bad("flags", uint64(d.Flags), errs.ErrUnsupported)
 	}
-	if d.Flags&^rule.flags != 0 || d.Flags&rule.need != rule.need {
+	if d.Flags&^rule.flags != 0 || d.Flags&rule.need != rule.need || d.Flags&localFlags == localFlags {
 		return d.bad("flags", uint64(d.Flags), errs.ErrConfig)
 	}
 	if d.SigOp >= numSigOps {
@@ -108,9 +111,10 @@ func (d *Desc) Validate() error {
 }
 
 // ValidateForeign is Validate for a descriptor from outside the process's Go
-// code, which can hold no Go memory: it refuses FlagLocalPtr.
+// code, which can hold no Go memory and name no address: it refuses FlagLocalPtr
+// and FlagLocalDevice.
 func (d *Desc) ValidateForeign() error {
-	if d.Flags&FlagLocalPtr != 0 {
+	if d.Flags&localFlags != 0 {
 		return d.bad("flags", uint64(d.Flags), errs.ErrConfig)
 	}
 	return d.Validate()

@@ -6,11 +6,11 @@ const SignalSize = 64
 
 // A signal's line holds its cells, whose sum is the signal's value: the first is
 // changed by CPUs, each of the others by one stream of copies (a source PE and
-// context), which cannot add and so stores its running total. The last word counts
-// the cells that streams took.
+// context), which cannot add and so stores its running total. The rest of the line is
+// the runtime's.
 const (
-	SignalCells  = 7 // cells of a signal, the CPUs' one included
-	SignalClaims = 8 * SignalCells
+	SignalCells  = 7                 // cells of a signal, the CPUs' one included
+	SignalClaims = 8*SignalCells + 4 // where a 32-bit count of those that streams took lies
 )
 
 // Signal is one signal object: the line that holds its cells. Only the signal

@@ -17,19 +17,19 @@ import (
 // has no room all get ErrNoMemory, and nothing is allocated. The content is
 // whatever was there.
 func (p *PE) AllocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
-	return p.alloc(ctx, "pe: alloc", size, align, false)
+	return p.team.alloc(ctx, "pe: alloc", heap.RegionHeap, size, align, false)
 }
 
 // CallocMem is AllocMem of zeroed memory: zero on every PE when any of them
 // returns.
 func (p *PE) CallocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
-	return p.alloc(ctx, "pe: calloc", size, align, true)
+	return p.team.alloc(ctx, "pe: calloc", heap.RegionHeap, size, align, true)
 }
 
 // AllocSignals allocates n signal objects, zeroed, one cache line each.
 // Collective.
 func (p *PE) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
-	ref, err := p.alloc(ctx, "pe: alloc signals", bytesOf(n, heap.SignalSize), heap.SignalSize, true)
+	ref, err := p.team.alloc(ctx, "pe: alloc signals", heap.RegionHeap, bytesOf(n, heap.SignalSize), heap.SignalSize, true)
 	if err != nil {
 		return heap.Signals{}, err
 	}
@@ -38,20 +38,43 @@ func (p *PE) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
 
 // Alloc allocates an array of n elements. Collective, like AllocMem.
 func Alloc[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], error) {
-	return allocArray[T](ctx, p, "pe: alloc", n, false)
+	return allocArray[T](ctx, p, "pe: alloc", heap.RegionHeap, n, false)
 }
 
 // Calloc is Alloc of zeroed memory.
 func Calloc[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], error) {
-	return allocArray[T](ctx, p, "pe: calloc", n, true)
+	return allocArray[T](ctx, p, "pe: calloc", heap.RegionHeap, n, true)
 }
 
-func allocArray[T heap.Elem](ctx context.Context, p *PE, op string, n int, zero bool) (heap.Array[T], error) {
+// AllocDevice is AllocMem of the symmetric heap in device memory
+// (GOSHMEM_DEVICE_HEAP); ErrUnsupported without one. CPUs cannot reach it: LocalBytes
+// and waits on its words are ErrKind.
+func (p *PE) AllocDevice(ctx context.Context, size, align int64) (heap.Ref, error) {
+	return p.team.alloc(ctx, "pe: alloc device", heap.RegionDevice, size, align, false)
+}
+
+// CallocDevice is AllocDevice of zeroed memory.
+func (p *PE) CallocDevice(ctx context.Context, size, align int64) (heap.Ref, error) {
+	return p.team.alloc(ctx, "pe: calloc device", heap.RegionDevice, size, align, true)
+}
+
+// AllocDeviceArray allocates an array of n elements in device memory; its Local is
+// nil.
+func AllocDeviceArray[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], error) {
+	return allocArray[T](ctx, p, "pe: alloc device", heap.RegionDevice, n, false)
+}
+
+// CallocDeviceArray is AllocDeviceArray of zeroed memory.
+func CallocDeviceArray[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], error) {
+	return allocArray[T](ctx, p, "pe: calloc device", heap.RegionDevice, n, true)
+}
+
+func allocArray[T heap.Elem](ctx context.Context, p *PE, op string, region uint16, n int, zero bool) (heap.Array[T], error) {
 	size := heap.ElemSize[T]()
 	if p == nil {
 		return heap.Array[T]{}, p.errAt(op, heap.Ref{}, -1, errNoPE)
 	}
-	ref, err := p.alloc(ctx, op, bytesOf(n, size), 0, zero)
+	ref, err := p.team.alloc(ctx, op, region, bytesOf(n, size), 0, zero)
 	if err != nil {
 		return heap.Array[T]{}, err
 	}
@@ -87,32 +110,37 @@ func ArrayAt[T heap.Elem](p *PE, ref heap.Ref, n int) (heap.Array[T], error) {
 	if p.closed.Load() {
 		return heap.Array[T]{}, p.errAt("pe: array", ref, int64(uint64(n)*size), &errs.ClosedError{PE: p.rank})
 	}
-	return heap.MakeArray[T](ref, n, p.world.table.Region(p.rank, ref.Region()).At(ref.Offset())), nil
+	m := p.world.table.Region(p.rank, ref.Region())
+	if m.Base == nil {
+		return heap.MakeArray[T](ref, n, nil), nil
+	}
+	return heap.MakeArray[T](ref, n, m.At(ref.Offset())), nil
 }
 
 // Free releases an allocation of AllocMem and its like; see Team.FreeMem.
 func (p *PE) Free(ctx context.Context, ref heap.Ref) error { return p.team.FreeMem(ctx, ref) }
 
-func (p *PE) alloc(ctx context.Context, op string, size, align int64, zero bool) (heap.Ref, error) {
-	return p.team.alloc(ctx, op, size, align, zero)
-}
-
 // AllocMem is PE.AllocMem among the members of the team alone: the memory has
 // the same offset on each of them, and other PEs keep theirs. Collective over
 // the team.
 func (t *Team) AllocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
-	return t.alloc(ctx, "pe: team alloc", size, align, false)
+	return t.alloc(ctx, "pe: team alloc", heap.RegionHeap, size, align, false)
 }
 
 // CallocMem is AllocMem of zeroed memory.
 func (t *Team) CallocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
-	return t.alloc(ctx, "pe: team calloc", size, align, true)
+	return t.alloc(ctx, "pe: team calloc", heap.RegionHeap, size, align, true)
+}
+
+// AllocDevice is PE.AllocDevice among the members of the team alone.
+func (t *Team) AllocDevice(ctx context.Context, size, align int64) (heap.Ref, error) {
+	return t.alloc(ctx, "pe: team alloc device", heap.RegionDevice, size, align, false)
 }
 
 // AllocSignals is PE.AllocSignals among the members of the team alone.
 func (t *Team) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
 	const op = "pe: team alloc signals"
-	ref, err := t.alloc(ctx, op, bytesOf(n, heap.SignalSize), heap.SignalSize, true)
+	ref, err := t.alloc(ctx, op, heap.RegionHeap, bytesOf(n, heap.SignalSize), heap.SignalSize, true)
 	if err != nil {
 		return heap.Signals{}, err
 	}
@@ -146,7 +174,7 @@ func (t *Team) ResetSignals(ctx context.Context, sigs heap.Signals) error {
 	if _, err := t.agree(ctx, r); err != nil {
 		return p.errAt(op, sigs.Ref(), sigs.Bytes(), err)
 	}
-	r.err = p.zero(sigs.Ref().Offset(), uint64(sigs.Bytes()))
+	r.err = p.zero(heap.RegionHeap, sigs.Ref().Offset(), uint64(sigs.Bytes()))
 	if _, err := t.agree(ctx, r); err != nil {
 		return p.errAt(op, sigs.Ref(), sigs.Bytes(), err)
 	}
@@ -163,13 +191,13 @@ func (t *Team) FreeMem(ctx context.Context, ref heap.Ref) error {
 	p.allocMu.Lock()
 	defer p.allocMu.Unlock()
 	err := p.world.table.Check(p.rank, ref, 0)
-	if err == nil && ref.Region() != heap.RegionHeap {
-		err = errs.ErrBadRef
-	}
 	if err == nil {
+		err = errs.ErrBadRef
 		p.heapMu.Lock()
-		if _, ok := p.heap.SizeOf(ref.Offset()); !ok {
-			err = errs.ErrBadRef
+		if a := p.allocator(ref.Region()); a != nil {
+			if _, ok := a.SizeOf(ref.Offset()); ok {
+				err = nil
+			}
 		}
 		p.heapMu.Unlock()
 	}
@@ -178,7 +206,7 @@ func (t *Team) FreeMem(ctx context.Context, ref heap.Ref) error {
 			return p.errAt(op, ref, -1, qerr)
 		}
 	}
-	if _, e := t.agree(ctx, request{op: opFree, a: ref.Offset(), err: err}); e != nil {
+	if _, e := t.agree(ctx, request{op: opFree + byte(ref.Region())<<4, a: ref.Offset(), err: err}); e != nil {
 		return p.errAt(op, ref, -1, e)
 	}
 	if err := p.reap(); err != nil {
@@ -186,7 +214,7 @@ func (t *Team) FreeMem(ctx context.Context, ref heap.Ref) error {
 	}
 	p.heapMu.Lock()
 	defer p.heapMu.Unlock()
-	if err := p.heap.Free(ref.Offset()); err != nil {
+	if err := p.heaps[ref.Region()].Free(ref.Offset()); err != nil {
 		return p.errAt(op, ref, -1, err)
 	}
 	return nil
@@ -199,8 +227,12 @@ func (t *Team) FreeMem(ctx context.Context, ref heap.Ref) error {
 //
 // Zeroed memory is zeroed before the exchange that ends the call, so that it is
 // zero everywhere when any member returns.
-func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero bool) (heap.Ref, error) {
+func (t *Team) alloc(ctx context.Context, op string, region uint16, size, align int64, zero bool) (heap.Ref, error) {
 	p := t.pe
+	a := p.allocator(region)
+	if a == nil { // on every member: they agreed on the heaps' sizes
+		return heap.Ref{}, &errs.OpError{Op: op, PE: -1, Size: max(size, -1), Err: fmt.Errorf("no device heap (GOSHMEM_DEVICE_HEAP): %w", errs.ErrUnsupported)}
+	}
 	p.allocMu.Lock() // collective allocations of one PE take turns
 	defer p.allocMu.Unlock()
 	fail := func(err error) (heap.Ref, error) {
@@ -213,18 +245,18 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 	err := errs.ErrAlign
 	p.heapMu.Lock()
 	if align <= maxAlign {
-		off, err = p.heap.Peek(size, align)
+		off, err = a.Peek(size, align)
 	}
-	print := p.heap.Fingerprint()
+	print := a.Fingerprint()
 	p.heapMu.Unlock()
 	if size < 0 {
 		err = fmt.Errorf("a size below 0 or over %d B: %w", math.MaxInt64, errs.ErrRange)
 	}
 	full := errors.Is(err, errs.ErrNoMemory)
 	if err == nil && zero {
-		err = p.zero(off, uint64(size))
+		err = p.zero(region, off, uint64(size))
 	}
-	r := request{op: opAlloc, a: uint64(size), b: uint64(align), print: print, err: err}
+	r := request{op: opAlloc + byte(region)<<4, a: uint64(size), b: uint64(align), print: print, err: err}
 	if full {
 		r.err = nil // decided when the members' blocks are known to be alike
 	}
@@ -235,45 +267,59 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 	case alike && full:
 		return fail(err)
 	case !alike:
-		if off, err = t.common(ctx, size, align); err != nil {
+		if off, err = t.common(ctx, a, size, align); err != nil {
 			return fail(err)
 		}
 	}
 	p.heapMu.Lock()
-	err = p.heap.AllocAt(off, heap.BlockSize(size))
+	err = a.AllocAt(off, heap.BlockSize(size))
 	p.heapMu.Unlock()
 	if err != nil {
 		return fail(err) // cannot be: it was free, and allocations take turns
 	}
 	if !alike && zero {
-		err = p.zero(off, uint64(size))
+		err = p.zero(region, off, uint64(size))
 		if _, err := t.agree(ctx, request{op: opZeroed, a: off, b: uint64(size), err: err}); err != nil {
 			p.heapMu.Lock()
-			_ = p.heap.Free(off) // just allocated: it is there
+			_ = a.Free(off) // just allocated: it is there
 			p.heapMu.Unlock()
 			return fail(err)
 		}
 	}
-	return heap.MakeRef(p.world.id, heap.RegionHeap, off), nil
+	return heap.MakeRef(p.world.id, region, off), nil
 }
 
-// zero clears a part of this PE's heap, unless the PE has closed: the memory may
+// zero clears a part of one of this PE's heaps, unless the PE has closed: the memory may
 // be gone.
-func (p *PE) zero(off, size uint64) error {
+func (p *PE) zero(region uint16, off, size uint64) error {
 	if !p.context.Use() {
 		return &errs.ClosedError{PE: p.rank}
 	}
 	defer p.context.Unuse()
+	if region == heap.RegionDevice {
+		return p.fillDevice(off, size)
+	}
+	if g := p.world.gpu; g != nil {
+		g.Forget(p.rank, off, size) // signals that were there
+	}
 	clear(bytesAt(p.world.table, p.rank, heap.RegionHeap, off, size))
 	return nil
 }
 
+// allocator is that of a region's heap; nil: there is none.
+func (p *PE) allocator(region uint16) *heap.Allocator {
+	if int(region) < len(p.heaps) {
+		return p.heaps[region]
+	}
+	return nil
+}
+
 // common finds the lowest block that is free at every living member.
-func (t *Team) common(ctx context.Context, size, align int64) (uint64, error) {
+func (t *Team) common(ctx context.Context, a *heap.Allocator, size, align int64) (uint64, error) {
 	p := t.pe
 	p.heapMu.Lock()
-	mine := p.heap.FreeExtents()
-	none := &heap.NoMemoryError{Asked: size, Align: align, Free: p.heap.Size() - p.heap.InUse(), Largest: p.heap.LargestFree()}
+	mine := a.FreeExtents()
+	none := &heap.NoMemoryError{Asked: size, Align: align, Free: a.Size() - a.InUse(), Largest: a.LargestFree()}
 	p.heapMu.Unlock()
 	var blob []byte
 	for _, x := range mine {
@@ -347,7 +393,7 @@ func (t *Team) agree(ctx context.Context, r request) (alike bool, err error) {
 		return false, r.err
 	}
 	fields := [2]string{"size", "alignment"}
-	if r.op != opAlloc {
+	if r.op&0xf != opAlloc {
 		fields = [2]string{"offset", "size"}
 	}
 	alike = true
@@ -375,6 +421,9 @@ func (t *Team) agree(ctx context.Context, r request) (alike bool, err error) {
 func opName(b []byte) string {
 	if len(b) > 0 && b[0] >= opAlloc && b[0] <= opReset {
 		return [...]string{"alloc", "free", "calloc", "reset signals"}[b[0]-opAlloc]
+	}
+	if len(b) > 0 && b[0] > 0xf { // of another region than the heap
+		return opName([]byte{b[0] & 0xf}) + " " + heap.MakeRef(0, uint16(b[0]>>4), 0).String()
 	}
 	return fmt.Sprintf("%x", b)
 }

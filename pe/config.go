@@ -37,6 +37,12 @@ type Config struct {
 	Secret          string        // the job's secret, in hex
 	SecretFile      string        // a file that holds it
 
+	DeviceHeap    int64  // bytes of a PE's symmetric heap in device memory; 0: none
+	DeviceDriver  string // "cuda", or "host": devices simulated in host memory
+	Device        string // number of the device; empty: by the PE's rank on its host
+	DeviceShare   string // "auto", "vmm", "ipc": how device memory is shared between processes
+	DeviceStreams int    // streams that lanes share
+
 	// Nodes simulates that many nodes on this machine: PEs are dealt to them in
 	// blocks, and those of different nodes do not use the mappings but the
 	// transport that Remote makes. 0: the real ones.
@@ -73,6 +79,11 @@ func (c *Config) values() options.Values {
 		InlineMax:       c.InlineMax,
 		SpinTurns:       c.SpinTurns,
 		SleepAfter:      c.SleepAfter,
+		DeviceHeap:      c.DeviceHeap,
+		DeviceDriver:    options.Choice(c.DeviceDriver),
+		Device:          c.Device,
+		DeviceShare:     options.Choice(c.DeviceShare),
+		DeviceStreams:   c.DeviceStreams,
 		Nodes:           c.Nodes,
 		Net:             options.Path(c.Net),
 		TCPListen:       c.TCPListen,

@@ -325,7 +325,20 @@ func (c *Context) LocalWord(r heap.Ref, size uint64) (unsafe.Pointer, error) {
 	if c.pe.closed.Load() {
 		return nil, &errs.ClosedError{PE: c.pe.rank}
 	}
-	return t.Region(c.pe.rank, r.Region()).At(r.Offset()), nil
+	m := t.Region(c.pe.rank, r.Region())
+	if m.Base == nil {
+		return nil, fmt.Errorf("%v memory: %w", m.Kind, errs.ErrKind)
+	}
+	return m.At(r.Offset()), nil
+}
+
+// Cells is how many words of a signal of this PE make its value: one where only
+// CPUs change it, all of its cells where streams do.
+func (c *Context) Cells(sig heap.Ref) int {
+	if c.pe.world.gpu == nil || sig.Region() != heap.RegionHeap {
+		return 1
+	}
+	return heap.SignalCells
 }
 
 // contexts are this PE's contexts; the slice is never changed.

@@ -29,6 +29,7 @@ func faultRoles() map[string]faultlab.Role {
 		"idle":         role(idleRole),
 		"busy":         role(busyRole),
 		"burn":         burnRole,
+		"device cases": deviceCasesRole,
 		"descheduled":  role(descheduledRole),
 		"short stop":   role(shortStopRole),
 	}
@@ -43,12 +44,17 @@ type workArgs struct {
 	// Never sleep, or sleep at once, in waits.
 	Spin, Sleep     bool
 	FailureDeadline time.Duration
+
+	Driver, Share string // of devices; empty: none
 }
 
 func (a workArgs) config(c *faultlab.Child) pe.Config {
 	cfg := pe.Config{
 		HeapSize: 1 << 20, Contexts: 8, Path: a.Path, RingCapacity: 4,
 		FailureDeadline: a.FailureDeadline, CloseTimeout: 10 * time.Second,
+	}
+	if a.Driver != "" {
+		cfg.DeviceHeap, cfg.DeviceDriver, cfg.DeviceShare, cfg.DeviceStreams = 256<<20, a.Driver, a.Share, 4
 	}
 	if a.Spin {
 		cfg.SleepAfter = time.Hour
@@ -98,6 +104,7 @@ func works() map[string]func(ctx context.Context, s *site) error {
 		"wait":    waitWork,
 		"barrier": barrierWork,
 		"alloc":   allocWork,
+		"device":  deviceWork,
 	}
 }
 

@@ -157,19 +157,20 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		return nil, err
 	}
 	mine := hello{World: newWorldID(), CPUs: cpus, Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
-		"heap size": fmt.Sprint(layout.HeapSize()),
-		"contexts":  fmt.Sprint(layout.Contexts()),
-		"path":      string(vals.Path),
-		"nodes":     fmt.Sprint(vals.Nodes),
-		"net":       string(vals.Net),
-		"tcp tls":   fmt.Sprint(vals.TCPTLS),
+		"heap size":   fmt.Sprint(layout.HeapSize()),
+		"contexts":    fmt.Sprint(layout.Contexts()),
+		"path":        string(vals.Path),
+		"nodes":       fmt.Sprint(vals.Nodes),
+		"net":         string(vals.Net),
+		"tcp tls":     fmt.Sprint(vals.TCPTLS),
+		"device heap": fmt.Sprint(vals.DeviceHeap),
 	}}
 	hellos, err := exchangeJSON(ctx, m, "hello", all, mine)
 	if err != nil {
 		return nil, err
 	}
 	for i, h := range hellos {
-		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "net", "tcp tls"} {
+		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "net", "tcp tls", "device heap"} {
 			if h.Agree[field] != mine.Agree[field] {
 				return nil, &errs.MismatchError{PE: i, Field: field, Want: mine.Agree[field], Have: h.Agree[field]}
 			}
@@ -258,6 +259,9 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 		return nil, err
 	}
 	if err := mem.mapNode(ctx, w, m, conn.Secret, rank, node); err != nil {
+		return nil, err
+	}
+	if err := mem.mapDevices(ctx, w, m, conn.Secret, rank, node); err != nil {
 		return nil, err
 	}
 	w.shared = oversubscribed(m, hellos)

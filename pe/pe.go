@@ -29,7 +29,7 @@ type PE struct {
 	allocMu sync.Mutex // one collective allocation at a time
 
 	heapMu sync.Mutex
-	heap   *heap.Allocator
+	heaps  [heap.RegionDevice + 1]*heap.Allocator // by region; nil: users allocate nothing there
 
 	acked    sync.Mutex
 	ackedSet map[int]bool
@@ -77,7 +77,18 @@ func (p *PE) AddHook(step func() bool) *channel.Hook { return p.world.proxy.AddH
 func (p *PE) Heap() (size, inUse int64) {
 	p.heapMu.Lock()
 	defer p.heapMu.Unlock()
-	return p.heap.Size(), p.heap.InUse()
+	a := p.heaps[heap.RegionHeap]
+	return a.Size(), a.InUse()
+}
+
+// DeviceHeap is Heap of this PE's symmetric device memory; 0: it has none.
+func (p *PE) DeviceHeap() (size, inUse int64) {
+	p.heapMu.Lock()
+	defer p.heapMu.Unlock()
+	if a := p.heaps[heap.RegionDevice]; a != nil {
+		return a.Size(), a.InUse()
+	}
+	return 0, 0
 }
 
 func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error) {
@@ -89,10 +100,15 @@ func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error)
 		rank:     rank,
 		world:    w,
 		member:   m,
-		heap:     a,
 		ackedSet: map[int]bool{},
 		slots:    make([]bool, w.layout.Contexts()),
 		gone:     goodbyes{ch: make(chan struct{}, 1)},
+	}
+	p.heaps[heap.RegionHeap] = a
+	if w.gpu != nil {
+		if p.heaps[heap.RegionDevice], err = heap.NewAllocator(w.vals.DeviceHeap); err != nil {
+			return nil, err
+		}
 	}
 	p.ctxs.Store(&[]*Context{})
 	armed, bell := headerWords(w.table.Region(rank, heap.RegionRuntime).Base)
@@ -107,7 +123,8 @@ func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error)
 		End:      w.proxy.End,
 		Doze:     w.proxy.Doze,
 		Epoch:    &w.epoch,
-		Silent:   func() bool { return w.remote != nil && !w.remote.Caps().RingsBells },
+		// Streams, kernels and adapters ring nobody.
+		Silent: func() bool { return w.gpu != nil || w.remote != nil && !w.remote.Caps().RingsBells },
 	}
 	return p, nil
 }
@@ -129,6 +146,9 @@ func (p *PE) LocalBytes(ref heap.Ref, n int) ([]byte, error) {
 		return nil, p.errAt("pe: local bytes", ref, int64(n), &errs.ClosedError{PE: p.rank})
 	}
 	m := p.world.table.Region(p.rank, ref.Region())
+	if m.Base == nil {
+		return nil, p.errAt("pe: local bytes", ref, int64(n), errs.ErrKind)
+	}
 	return unsafe.Slice((*byte)(m.At(ref.Offset())), n), nil
 }
 

@@ -23,7 +23,6 @@ import (
 	"goshmem/internal/options"
 	"goshmem/internal/shm"
 	"goshmem/internal/spin"
-	"goshmem/nvlink"
 )
 
 // Run runs fn as the body of every PE of a world.
@@ -155,7 +154,7 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	mem, bases, err := localSegments(n, layout, vals.Sparse)
+	mem, bases, err := localSegments(n, layout, vals.Sparse, vals.DeviceHeap > 0)
 	if err != nil {
 		_ = hub.Close()
 		return nil, err
@@ -171,6 +170,9 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		err = w.simulate(vals.Nodes)
 		for i := range n {
 			err = errors.Join(err, w.checkPaths(i))
+		}
+		if err == nil {
+			err = mem.localDevices(w)
 		}
 	}
 	if err != nil {
@@ -251,7 +253,7 @@ func newWorld(cfg Config, vals options.Values, secret []byte, n int, layout heap
 	}
 	w := &World{
 		id: id, size: n, nodes: 1, vals: vals, layout: layout, net: net, netMaker: maker,
-		table: heap.NewTable(id, n, 2),
+		table: heap.NewTable(id, n, 3),
 		mem:   mem,
 		log:   cfg.Logger,
 		bells: make([]*futex.Bell, n),
@@ -272,7 +274,10 @@ func (w *World) start(ctx context.Context, pol spin.Policy, local []int) error {
 		return err
 	}
 	w.proxy = p
-	w.host = nvlink.NewHost(w.table, w.size)
+	if err := w.newTransport(); err != nil {
+		_ = p.Close(ctx)
+		return err
+	}
 	p.AddTransport(w.host)
 	if w.nodes < 2 && w.vals.Path != options.PathTCP && w.vals.Path != options.PathRDMA {
 		return nil

@@ -17,15 +17,16 @@ type memory struct {
 	shared bool // other processes map and ring them
 	own    []*shm.Segment
 	rng    *shm.Range
+	dev    *devices  // nil: no PE has device memory
 	goMem  [][]byte  // race builds of one-process worlds: memory that the detector watches
 	hub    io.Closer // of a world in this process
 }
 
 // localSegments makes the segments of a world whose PEs all live in this process.
-func localSegments(n int, layout heap.Layout, sparse bool) (*memory, []unsafe.Pointer, error) {
+func localSegments(n int, layout heap.Layout, sparse, pinned bool) (*memory, []unsafe.Pointer, error) {
 	m := &memory{}
 	bases := make([]unsafe.Pointer, n)
-	if goMemory {
+	if goMemory && !pinned {
 		for i := range bases {
 			buf := make([]byte, layout.Total()+maxAlign)
 			m.goMem = append(m.goMem, buf)
@@ -83,7 +84,8 @@ func (m *memory) place(fd, pe int, layout heap.Layout) (unsafe.Pointer, error) {
 
 // release unmaps and closes everything.
 func (m *memory) release() error {
-	var all []error
+	all := []error{m.dev.close()} // before the memory that devices reach goes
+	m.dev = nil
 	if m.rng != nil {
 		all = append(all, m.rng.Unmap())
 	}

@@ -29,8 +29,9 @@ type World struct {
 	layout   heap.Layout
 	table    *heap.Table
 	proxy    *channel.Proxy
-	host     *nvlink.Host
-	net      string // path between nodes
+	host     channel.Transport // to PEs of this host
+	gpu      *nvlink.GPU       // the same, where PEs have device memory
+	net      string            // path between nodes
 	netMaker TransportFactory
 	remote   channel.Transport // to PEs of other nodes; nil: there are none
 	mem      *memory
@@ -116,6 +117,9 @@ func (w *World) locals() []*PE {
 
 // changed makes every waiter of this process look again.
 func (w *World) changed() {
+	if w.gpu != nil {
+		w.gpu.Stop(w.deviceWaitsEnd())
+	}
 	w.epoch.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()

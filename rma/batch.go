@@ -37,28 +37,39 @@ func putBatch(c *pe.Context, items []BatchItem, target int, m mode) (Ticket, err
 	}
 	total := 0
 	mapped := true
+	src := func(it *BatchItem) unsafe.Pointer { // nil: not the CPU's to read
+		if it.From.Valid() {
+			return l.Local(it.From)
+		}
+		return unsafe.Pointer(unsafe.SliceData(it.Src))
+	}
 	for i := range items {
 		it := &items[i]
-		n := uint64(len(it.Src))
+		n := it.Len()
 		err := l.Check(it.Dst, n)
+		if err == nil && (it.From.Valid() || it.From.OutOfRange()) {
+			if err = c.CheckLocal(it.From, n); err == nil && it.From.Region() == heap.RegionDevice {
+				err = l.Takes(heap.KindCUDA)
+			}
+		}
 		p := unsafe.Pointer(nil)
 		if err == nil {
-			if p = l.Mapped(it.Dst); p != nil && overlap(p, unsafe.Pointer(unsafe.SliceData(it.Src)), uintptr(n)) {
+			if p = l.Mapped(it.Dst); p != nil && overlap(p, src(it), uintptr(n)) {
 				err = errs.ErrAlias
 			}
 		}
 		if err != nil {
 			return Ticket{}, opErr(c, op, target, it.Dst, int64(n), fmt.Errorf("item %d: %w", i, err))
 		}
-		mapped = mapped && p != nil
-		total += len(it.Src)
+		mapped = mapped && p != nil && (src(it) != nil || n == 0)
+		total += int(n)
 	}
 	if len(items) == 0 {
 		return Ticket{}, nil
 	}
 	if mapped && total < c.InlineMax() && inline(c, l, m) {
 		for i := range items {
-			memcopy.Copy(l.Mapped(items[i].Dst), unsafe.Pointer(unsafe.SliceData(items[i].Src)), uintptr(len(items[i].Src)))
+			memcopy.Copy(l.Mapped(items[i].Dst), src(&items[i]), uintptr(items[i].Len()))
 		}
 		l.Leave()
 		return Ticket{}, nil

@@ -191,6 +191,9 @@ func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 	if sig.Offset()%8 != 0 {
 		return errs.ErrAlign
 	}
+	if sig.Region() == heap.RegionDevice {
+		return fmt.Errorf("a signal in device memory: %w", errs.ErrKind)
+	}
 	if s := l.Mapped(sig); s != nil && !modeOK(sig, s, op) {
 		return fmt.Errorf("a signal that was set is added to, or the other way round: %w", errs.ErrConfig)
 	}

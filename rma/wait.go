@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
@@ -102,7 +103,7 @@ const lookEvery = 8
 // spinWord is the first turns of a wait, with nothing in the loop but the word:
 // what is looked at between two looks at it is latency. It gives up soon when the
 // proxy has work, which the wait proper drives.
-func spinWord(c *pe.Context, w *atomic.Uint64, cmp Cmp, v uint64) bool {
+func spinWord(c *pe.Context, w value, cmp Cmp, v uint64) bool {
 	for i := range uint32(c.SpinTurns()) {
 		if holds(w.Load(), cmp, v) {
 			return true
@@ -146,16 +147,39 @@ func TestSignal(c *pe.Context, sig heap.Signal, cmp Cmp, v uint64) (bool, error)
 	return holds(w.Load(), cmp, v), nil
 }
 
-// signalWord is the cell of a signal of this PE.
-func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (*atomic.Uint64, error) {
+// signalWord is the value of a signal of this PE.
+func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (value, error) {
 	if cmp >= numCmp {
-		return nil, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
+		return value{}, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
+	}
+	cells := c.Cells(sig.Ref())
+	if cells > 1 {
+		if err := c.CheckLocal(sig.Ref(), heap.SignalSize); err != nil {
+			return value{}, err
+		}
 	}
 	p, err := c.LocalWord(sig.Ref(), 8)
 	if err != nil {
-		return nil, err
+		return value{}, err
 	}
-	return (*atomic.Uint64)(p), nil
+	return value{(*atomic.Uint64)(p), cells}, nil
+}
+
+// value is a signal's value as it is read: the sum of its cells. Each cell only
+// grows between resets where there are several, and whoever sees one sees what was
+// ordered before it; so does who sees the sum.
+type value struct {
+	first *atomic.Uint64
+	cells int
+}
+
+// Load reads it.
+func (v value) Load() uint64 {
+	s := v.first.Load()
+	for i := 1; i < v.cells; i++ {
+		s += (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(v.first), 8*i)).Load()
+	}
+	return s
 }
 
 // timeout dresses a bare deadline with what was wanted and what was there.

@@ -159,6 +159,7 @@ type scanner struct {
 	op     string
 	sigs   heap.Signals
 	base   unsafe.Pointer
+	cells  int
 	status Status
 	cmp    Cmp
 	v      []uint64 // to compare with
@@ -192,7 +193,7 @@ func scan(c *pe.Context, op string, sigs heap.Signals, status Status, cmp Cmp, v
 	if !c.Use() {
 		return fail(c.Refusal())
 	}
-	s := &scanner{c: c, op: op, sigs: sigs, status: status, cmp: cmp, v: v, from: from}
+	s := &scanner{c: c, op: op, sigs: sigs, status: status, cmp: cmp, v: v, from: from, cells: c.Cells(sigs.Ref())}
 	if sigs.Len() > 0 {
 		if err = c.CheckLocal(sigs.Ref(), uint64(sigs.Bytes())); err == nil {
 			s.base, err = c.LocalWord(sigs.Ref(), 8)
@@ -207,8 +208,8 @@ func scan(c *pe.Context, op string, sigs heap.Signals, status Status, cmp Cmp, v
 	return s, nil
 }
 
-func (s *scanner) word(i int) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Add(s.base, i*heap.SignalSize))
+func (s *scanner) word(i int) value {
+	return value{(*atomic.Uint64)(unsafe.Add(s.base, i*heap.SignalSize)), s.cells}
 }
 
 func (s *scanner) holds(i int) bool { return holds(s.word(i).Load(), s.cmp, s.v[i]) }

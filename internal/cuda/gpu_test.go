@@ -267,7 +267,7 @@ func TestLaunchAndGraph(t *testing.T) {
 	_, err = l.ModuleFunction(m, "absent")
 	require.Error(t, err)
 	var room Params
-	require.NoError(t, l.Launch(f, 1, 1, 0, s, &room, uint64(p), 42))
+	require.NoError(t, l.Launch(f, 1, 1, s, &room, uint64(p), 42))
 	require.NoError(t, l.StreamSynchronize(s))
 	require.Equal(t, byte(42), h[0])
 
@@ -275,7 +275,7 @@ func TestLaunchAndGraph(t *testing.T) {
 	on, err := l.StreamIsCapturing(s)
 	require.NoError(t, err)
 	require.True(t, on)
-	require.NoError(t, l.Launch(f, 1, 1, 0, s, &room, uint64(p), 43))
+	require.NoError(t, l.Launch(f, 1, 1, s, &room, uint64(p), 43))
 	require.NoError(t, l.StreamWriteValue64(s, p+8, 44))
 	g, err := l.StreamEndCapture(s)
 	require.NoError(t, err)

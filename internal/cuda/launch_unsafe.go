@@ -42,16 +42,25 @@ type Params struct {
 	p [MaxParams]unsafe.Pointer
 }
 
+// Pointer makes parameter i what p points to: a struct passed by value.
+func (r *Params) Pointer(i int, p unsafe.Pointer) { r.p[i] = p }
+
 // Launch enqueues a kernel on a grid of blocks x threads with the given
 // parameters, in the low bytes of their words.
-func (l *Lib) Launch(f Function, blocks, threads, shared uint32, s Stream, room *Params, params ...uint64) error {
-	if len(params) > MaxParams {
-		return fmt.Errorf("cuda: %d parameters of a kernel, %d at most: %w", len(params), MaxParams, errs.ErrRange)
+func (l *Lib) Launch(f Function, blocks, threads uint32, s Stream, room *Params, params ...uint64) error {
+	return l.LaunchGrid(f, blocks, 1, threads, s, room, 0, params...)
+}
+
+// LaunchGrid is Launch on a grid of x by y blocks, with the parameters from number
+// first on; those before are what Params.Pointer made them.
+func (l *Lib) LaunchGrid(f Function, x, y, threads uint32, s Stream, room *Params, first int, params ...uint64) error {
+	if first+len(params) > MaxParams {
+		return fmt.Errorf("cuda: %d parameters of a kernel, %d at most: %w", first+len(params), MaxParams, errs.ErrRange)
 	}
 	for i, v := range params {
-		room.v[i] = v
-		room.p[i] = unsafe.Pointer(&room.v[i])
+		room.v[first+i] = v
+		room.p[first+i] = unsafe.Pointer(&room.v[first+i])
 	}
-	return l.call(fLaunchKernel, uintptr(f), uintptr(blocks), 1, 1, uintptr(threads), 1, 1,
-		uintptr(shared), uintptr(s), uintptr(unsafe.Pointer(&room.p)), 0)
+	return l.call(fLaunchKernel, uintptr(f), uintptr(x), uintptr(y), 1, uintptr(threads), 1, 1,
+		0, uintptr(s), uintptr(unsafe.Pointer(&room.p)), 0)
 }

@@ -125,6 +125,8 @@ func (o Option) set(v *Values, text string) error {
 		*p, err = ParseBool(text)
 	case *Path:
 		*p = Path(strings.ToLower(text))
+	case *Choice:
+		*p = Choice(strings.ToLower(text))
 	case *string:
 		*p = text
 	case *Secret:
@@ -157,6 +159,10 @@ func (o Option) check(v *Values) error {
 			return errSmall
 		}
 	case *Path:
+		if !slices.Contains(o.Choices, string(*p)) {
+			return errChoice
+		}
+	case *Choice:
 		if !slices.Contains(o.Choices, string(*p)) {
 			return errChoice
 		}
@@ -193,6 +199,8 @@ func (o Option) Format(v Values) string {
 	case *bool:
 		return strconv.FormatBool(*p)
 	case *Path:
+		return string(*p)
+	case *Choice:
 		return string(*p)
 	case *string:
 		return *p

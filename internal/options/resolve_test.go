@@ -37,6 +37,9 @@ var defaults = Values{
 	RDMASQDepth:     256,
 	RDMACQDepth:     4096,
 	RDMAInline:      256,
+	DeviceDriver:    "cuda",
+	DeviceShare:     "auto",
+	DeviceStreams:   8,
 	SimLatency:      2 * time.Microsecond,
 	SimBandwidth:    25e9,
 	SimPost:         300,
@@ -63,7 +66,9 @@ func TestEnvironment(t *testing.T) {
 		"GOSHMEM_NODES=2", "GOSHMEM_NET=tcp", "GOSHMEM_TCP_LISTEN=localhost:1", "GOSHMEM_TCP_TLS=1",
 		"GOSHMEM_RDMA_DEVICE=mlx5_0", "GOSHMEM_RDMA_PORT=2", "GOSHMEM_RDMA_GID_INDEX=3", "GOSHMEM_RDMA_GID=192.0.2.1", "GOSHMEM_RDMA_PKEY=4",
 		"GOSHMEM_RDMA_MTU=1024", "GOSHMEM_RDMA_TC=5", "GOSHMEM_RDMA_SL=6", "GOSHMEM_RDMA_TIMEOUT=7", "GOSHMEM_RDMA_RETRIES=1",
-		"GOSHMEM_RDMA_RNR_RETRIES=2", "GOSHMEM_RDMA_SQ_DEPTH=8", "GOSHMEM_RDMA_CQ_DEPTH=9", "GOSHMEM_RDMA_INLINE=10", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
+		"GOSHMEM_RDMA_RNR_RETRIES=2", "GOSHMEM_RDMA_SQ_DEPTH=8", "GOSHMEM_RDMA_CQ_DEPTH=9", "GOSHMEM_RDMA_INLINE=10",
+		"GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
+		"GOSHMEM_DEVICE_HEAP=2GiB", "GOSHMEM_DEVICE_DRIVER=host", "GOSHMEM_DEVICE=1", "GOSHMEM_DEVICE_SHARE=IPC", "GOSHMEM_DEVICE_STREAMS=3",
 	})
 	require.NoError(t, err)
 	want := Values{
@@ -74,7 +79,9 @@ func TestEnvironment(t *testing.T) {
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
 		Nodes: 2, Net: PathTCP, TCPListen: "localhost:1", TCPTLS: true,
 		RDMADevice: "mlx5_0", RDMAPort: 2, RDMAGIDIndex: 3, RDMAGID: "192.0.2.1", RDMAPkey: 4, RDMAMTU: 1024, RDMATC: 5, RDMASL: 6,
-		RDMATimeout: 7, RDMARetries: 1, RDMARNRRetries: 2, RDMASQDepth: 8, RDMACQDepth: 9, RDMAInline: 10, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
+		RDMATimeout: 7, RDMARetries: 1, RDMARNRRetries: 2, RDMASQDepth: 8, RDMACQDepth: 9, RDMAInline: 10,
+		SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
+		DeviceHeap: 2 << 30, DeviceDriver: "host", Device: "1", DeviceShare: "ipc", DeviceStreams: 3,
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)
@@ -220,7 +227,11 @@ func TestTable(t *testing.T) {
 	for i, o := range table {
 		assert.Equal(t, fields.Field(i).Name, o.Name)
 		assert.Equal(t, reflect.ValueOf(&v).Elem().Field(i).Addr().Interface(), o.field(&v), o.Name)
-		assert.IsType(t, types[o.Type], o.field(&v), o.Name)
+		if o.Type == TypeChoice && o.Name != "Path" {
+			assert.IsType(t, new(Choice), o.field(&v), o.Name)
+		} else {
+			assert.IsType(t, types[o.Type], o.field(&v), o.Name)
+		}
 		assert.Regexp(t, `^GOSHMEM_[A-Z]+(_[A-Z]+)*$`, o.Env)
 		assert.False(t, env[o.Env], "twice: %s", o.Env)
 		env[o.Env] = true

@@ -113,6 +113,31 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.SleepAfter },
 		},
 		{
+			Name: "DeviceHeap", Env: "GOSHMEM_DEVICE_HEAP", Type: TypeBytes, Default: "0B", Min: 0, Max: 64 * tib,
+			Text:  "Size of each PE's symmetric heap in device memory, beside the one in host memory. The same on every PE. 0: none, and no device is used.",
+			field: func(v *Values) any { return &v.DeviceHeap },
+		},
+		{
+			Name: "DeviceDriver", Env: "GOSHMEM_DEVICE_DRIVER", Type: TypeChoice, Default: "cuda", Choices: []string{"cuda", "host"},
+			Text:  "Whose devices: cuda are NVIDIA's GPUs, host simulates devices in host memory.",
+			field: func(v *Values) any { return &v.DeviceDriver },
+		},
+		{
+			Name: "Device", Env: "GOSHMEM_DEVICE", Type: TypeText,
+			Text:  "Number of the device that holds this PE's device heap. Unset: the PE's rank on its host, modulo the number of devices.",
+			field: func(v *Values) any { return &v.Device },
+		},
+		{
+			Name: "DeviceShare", Env: "GOSHMEM_DEVICE_SHARE", Type: TypeChoice, Default: "auto", Choices: []string{"auto", "vmm", "ipc"},
+			Text:  "How device memory is shared between processes: vmm by descriptors of physical memory mapped in one range, ipc by handles of whole allocations; auto takes vmm where the device has it.",
+			field: func(v *Values) any { return &v.DeviceShare },
+		},
+		{
+			Name: "DeviceStreams", Env: "GOSHMEM_DEVICE_STREAMS", Type: TypeInt, Default: "8", Min: 1, Max: 16,
+			Text:  "Streams of a process that its lanes share for copies.",
+			field: func(v *Values) any { return &v.DeviceStreams },
+		},
+		{
 			Name: "Nodes", Env: "GOSHMEM_NODES", Type: TypeInt, Default: "0", Min: 0, Max: 64 * kib,
 			Text:  "Simulates that many nodes on one host: PEs are dealt to them in blocks, and those of different nodes reach each other through a transport, by default a simulated link. 0: the real ones. The same on every PE.",
 			field: func(v *Values) any { return &v.Nodes },

@@ -27,6 +27,11 @@ type Values struct {
 	InlineMax       int64         // bytes; an NBI of this size and more goes through the ring
 	SpinTurns       int           // of a wait before it yields; 0: automatic
 	SleepAfter      time.Duration // of a wait before it sleeps
+	DeviceHeap      int64         // bytes of a PE's symmetric heap in device memory; 0: none
+	DeviceDriver    Choice        // whose devices
+	Device          string        // number of the device; empty: by local rank
+	DeviceShare     Choice        // how device memory is shared between processes
+	DeviceStreams   int           // streams of a process that lanes share
 	Nodes           int           // simulated nodes; 0: the real ones
 	Net             Path          // the transport between nodes
 	TCPListen       string        // address of this process for TCP between PEs
@@ -54,6 +59,9 @@ type Values struct {
 	Secret          Secret        // what a PE must know to join
 	SecretFile      string        // the file that holds it
 }
+
+// Choice is one of an option's choices.
+type Choice string
 
 // Path is how operations reach a peer.
 type Path string

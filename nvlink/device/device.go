@@ -25,8 +25,8 @@ type Info struct {
 	Bus    string // its place on the PCI bus; empty: none
 	Memory uint64 // bytes
 	Facts  []Fact // what else there is to know, for people
-	// CopyWriteMax is the size in bytes up to which CopyWrite is faster than Copy and
-	// Write; 0: never.
+	// CopyWriteMax is the size in bytes up to which CopyWrite of memory of this device
+	// is faster than Copy and Write; 0: never.
 	CopyWriteMax uint64
 	// WriteMax is the size in bytes up to which a small payload from host memory
 	// travels faster as stores of the stream than as a copy.
@@ -135,8 +135,9 @@ type Sum struct {
 type Stream interface {
 	// Copy copies between any two addresses of devices.
 	Copy(dst, src, n uint64) error
-	// CopyWrite is Copy and, behind it, Write of two words at most.
-	CopyWrite(dst, src, n uint64, ws []Word) error
+	// CopyWrite is, by one kernel, MaxKernelCopies copies at most, unordered among
+	// themselves, and behind them Write of two words at most, of 8 bytes.
+	CopyWrite(b *Batch, ws []Word) error
 	// CopyBatch copies b, unordered among itself, behind everything earlier.
 	CopyBatch(b *Batch) error
 	// CopyRows copies rows of width bytes whose starts lie the pitches apart.
@@ -163,6 +164,9 @@ type Stream interface {
 	// Close ends the stream when its work is done.
 	Close() error
 }
+
+// MaxKernelCopies is the most copies of one CopyWrite.
+const MaxKernelCopies = 32
 
 // Batch is copies to be enqueued together.
 type Batch struct{ Dst, Src, Size []uint64 }

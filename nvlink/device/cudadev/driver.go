@@ -52,12 +52,12 @@ func (d *Driver) Devices() ([]device.Info, error) {
 	return all, nil
 }
 
-// What was measured on an H200, see docs/perf/gpu.md: one kernel is faster than a
-// copy within the device followed by a store up to here; so are stores of the
-// stream for a payload from the host.
+// Measured on an H200 (docs/perf/gpu.md): up to here one kernel is faster than a copy
+// within the device and a store behind it, and stores of the stream are faster than a
+// copy for a payload from the host.
 const (
 	copyWriteMax = 64 << 10
-	writeMax     = 64
+	writeMax     = 16
 )
 
 func (d *Driver) info(i int) (device.Info, error) {

@@ -18,17 +18,24 @@ __device__ T apply(int op, T *p, T v, T cond) {
   }
 }
 
-// goshmem_copy copies n bytes and, when all blocks have, stores up to two words (8
-// bytes each; address 0: none). arrived counts the blocks that have; it is 0 between
-// two launches.
-extern "C" __global__ void goshmem_copy(char *dst, const char *src, uint64_t n, uint64_t *a0, uint64_t v0, uint64_t *a1,
+// The copies of one launch, and how many.
+struct copies {
+  uint64_t dst[32], src[32], n[32];
+};
+
+// goshmem_copy makes copies, unordered among themselves, gridDim.y blocks each, and,
+// when all blocks have done theirs, stores up to two words (8 bytes each; address 0:
+// none). arrived counts the blocks that have; it is 0 between two launches.
+extern "C" __global__ void goshmem_copy(const __grid_constant__ copies c, uint64_t *a0, uint64_t v0, uint64_t *a1,
                                         uint64_t v1, unsigned int *arrived) {
-  goshmem::copy(dst, src, n, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
+  goshmem::copy((char *)c.dst[blockIdx.x], (const char *)c.src[blockIdx.x], c.n[blockIdx.x],
+                blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
   __syncthreads();
   if (threadIdx.x != 0) return;
   __threadfence_system();
-  if (gridDim.x > 1) {
-    if (atomicAdd(arrived, 1u) != gridDim.x - 1) return;
+  unsigned int blocks = gridDim.x * gridDim.y;
+  if (blocks > 1) {
+    if (atomicAdd(arrived, 1u) != blocks - 1) return;
     *arrived = 0;
     __threadfence_system();
   }

@@ -2,6 +2,8 @@ package cudadev
 
 import (
 	"fmt"
+	"slices"
+	"unsafe"
 
 	"goshmem/internal/cuda"
 	"goshmem/internal/errs"
@@ -19,6 +21,7 @@ type Stream struct {
 	params cuda.Params
 	rows   cuda.Rows
 	batch  cuda.Batch
+	copies copies
 	ops    [cuda.MaxMemOps]cuda.MemOp
 }
 
@@ -105,21 +108,32 @@ func (s *Stream) CopyBatch(b *device.Batch) error {
 	return s.lib().MemcpyBatchAsync(&s.batch, s.s)
 }
 
-// CopyWrite is one kernel: faster than a copy and a store for little, and no
-// slower in getting out of a multiprocessor's way than a copy within the device.
-func (s *Stream) CopyWrite(dst, src, n uint64, ws []device.Word) error {
-	if len(ws) > 2 {
-		return fmt.Errorf("cudadev: %d words behind a copy, 2 at most: %w", len(ws), errs.ErrRange)
+// copies is the parameter of goshmem_copy.
+type copies struct {
+	dst, src, n [device.MaxKernelCopies]uint64
+}
+
+// CopyWrite is one kernel: faster than copies and a store for little, and it needs no
+// multiprocessor more than copies within a device do.
+func (s *Stream) CopyWrite(b *device.Batch, ws []device.Word) error {
+	n := b.Len()
+	if n > device.MaxKernelCopies || len(ws) > 2 {
+		return fmt.Errorf("cudadev: a kernel of %d copies and %d words, %d and 2 at most: %w", n, len(ws), device.MaxKernelCopies, errs.ErrRange)
 	}
+	if n == 0 {
+		return s.Write(ws)
+	}
+	copy(s.copies.dst[:], b.Dst)
+	copy(s.copies.src[:], b.Src)
+	copy(s.copies.n[:], b.Size)
+	const threads, perBlock = 256, 4096 // a thread moves 16 bytes at a time
+	most := slices.Max(b.Size)
+	parts := max(1, min(16, (most+perBlock-1)/perBlock))
 	var w [2]device.Word
 	copy(w[:], ws)
-	const threads, perBlock = 512, 8192 // a thread moves 16 bytes at a time
-	blocks := max(1, min(16, (n+perBlock-1)/perBlock))
-	if n <= 4096 {
-		blocks = 1
-	}
-	return s.lib().Launch(s.g.copyF, uint32(blocks), threads, 0, s.s, &s.params,
-		dst, src, n, w[0].Addr, w[0].Value, w[1].Addr, w[1].Value, s.arrived)
+	s.params.Pointer(0, unsafe.Pointer(&s.copies))
+	return s.lib().LaunchGrid(s.g.copyF, uint32(n), uint32(parts), threads, s.s, &s.params, 1,
+		w[0].Addr, w[0].Value, w[1].Addr, w[1].Value, s.arrived)
 }
 
 // CopyRows enqueues a two-dimensional copy. Rows further apart than the driver's
@@ -177,13 +191,13 @@ func (s *Stream) AMO(a *device.AMO) error {
 	if a.Float {
 		float = 1
 	}
-	return s.lib().Launch(s.g.amoF, 1, 1, 0, s.s, &s.params,
+	return s.lib().Launch(s.g.amoF, 1, 1, s.s, &s.params,
 		uint64(a.Op), uint64(a.Size), float, a.Addr, a.Operand, a.Cond, a.Old)
 }
 
 // Add launches the kernel of running totals.
 func (s *Stream) Add(total, cell, v uint64) error {
-	return s.lib().Launch(s.g.addF, 1, 1, 0, s.s, &s.params, total, cell, v)
+	return s.lib().Launch(s.g.addF, 1, 1, s.s, &s.params, total, cell, v)
 }
 
 // WaitSum launches the waiting kernel.
@@ -192,6 +206,6 @@ func (s *Stream) WaitSum(w *device.Sum) error {
 	if w.Consume {
 		consume = 1
 	}
-	return s.lib().Launch(s.g.waitF, 1, 1, 0, s.s, &s.params,
+	return s.lib().Launch(s.g.waitF, 1, 1, s.s, &s.params,
 		w.Cells, uint64(w.N), uint64(w.Cmp), w.Value, w.Base, consume, w.Stop, w.Failed, w.Limit)
 }

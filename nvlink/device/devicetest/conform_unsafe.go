@@ -200,6 +200,7 @@ func batch(r *rig) {
 
 // Words behind a copy show the whole copy.
 func behind(r *rig) {
+	b := &device.Batch{}
 	for _, n := range []uint64{0, 1, 8, 100, 4096, 10000, 65536} {
 		for round := range 20 {
 			v := n<<8 + uint64(round) + 1
@@ -208,15 +209,36 @@ func behind(r *rig) {
 			clear(out)
 			r.in(func() error { return r.s.Copy(r.a, r.addr+4096, n) })
 			ws := []device.Word{{Addr: r.addr, Value: v, Wide: true}, {Addr: r.addr + 8, Value: v + 1, Wide: true}}
-			r.in(func() error { return r.s.CopyWrite(r.addr+heapSize, r.a, n, ws) })
+			b.Reset()
+			b.Add(r.addr+heapSize, r.a, n)
+			r.in(func() error { return r.s.CopyWrite(b, ws) })
 			r.await(8, v+1)
 			require.Equal(r, v, r.word(0).Load())
 			require.Equal(r, r.host[4096:4096+n], out)
 			r.idle(r.s) // the source is written next
 		}
 	}
-	r.in(func() error { return r.s.CopyWrite(r.b, r.a, 16, nil) })
+	// Many at once.
+	pattern(r.host[:heapSize], 3)
+	r.in(func() error { return r.s.Copy(r.a, r.addr, heapSize) })
+	r.in(func() error { return r.s.Fill(r.b, 0, heapSize) })
+	b.Reset()
+	for i := range uint64(device.MaxKernelCopies) {
+		b.Add(r.b+i*40000, r.a+i*40001, i*1000)
+	}
+	r.in(func() error { return r.s.CopyWrite(b, nil) })
+	r.in(func() error { return r.s.CopyWrite(b, nil) })
+	r.in(func() error { return r.s.Copy(r.addr+heapSize, r.b, heapSize) })
 	r.idle(r.s)
+	for i := range device.MaxKernelCopies {
+		require.Equal(r, r.host[i*40001:][:i*1000], r.host[heapSize+i*40000:][:i*1000])
+		require.Zero(r, r.host[heapSize+i*40000+i*1000])
+	}
+	b.Add(r.b, r.a, 1)
+	require.ErrorIs(r, r.s.CopyWrite(b, nil), errs.ErrRange)
+	b.Reset()
+	r.in(func() error { return r.s.CopyWrite(b, []device.Word{{Addr: r.addr, Value: 5, Wide: true}}) })
+	r.await(0, 5)
 }
 
 func words(r *rig) {

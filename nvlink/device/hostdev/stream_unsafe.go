@@ -157,10 +157,15 @@ func store(ws []device.Word) {
 // Copy queues a copy.
 func (s *Stream) Copy(dst, src, n uint64) error { return s.add(func() { move(dst, src, n) }) }
 
-// CopyWrite queues a copy and stores.
-func (s *Stream) CopyWrite(dst, src, n uint64, ws []device.Word) error {
-	ws = append([]device.Word(nil), ws...)
-	return s.add(func() { move(dst, src, n); store(ws) })
+// CopyWrite queues copies and stores.
+func (s *Stream) CopyWrite(b *device.Batch, ws []device.Word) error {
+	if b.Len() > device.MaxKernelCopies || len(ws) > 2 {
+		return fmt.Errorf("hostdev: %d copies with %d words: %w", b.Len(), len(ws), errs.ErrRange)
+	}
+	if err := s.CopyBatch(b); err != nil {
+		return err
+	}
+	return s.Write(ws)
 }
 
 // CopyBatch queues copies, carried out backwards: their order means nothing.

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Runs the tests for GPUs that lie in build/gpu (make test-gpu-build), one after the
+# other, each with a bound; one that fails stops none of the others. Logs go to
+# $GPU_LOGS. Where processes share a GPU they run under an MPS daemon of their own.
+cd "$(dirname "$0")/../../build/gpu" || exit 1
+logs=${GPU_LOGS:-$PWD/logs}
+mkdir -p "$logs"
+export GOSHMEM_TEST_GPU=1 CUDA_DEVICE_MAX_CONNECTIONS=32
+failed=0
+
+run() { # name, seconds, command…
+	name=$1 bound=$2
+	shift 2
+	echo "== $name ($(date +%T))"
+	if timeout -k 5 "$bound" "$@" >"$logs/$name.log" 2>&1; then
+		echo "   ok, $(grep -c -e '--- PASS' "$logs/$name.log") passed"
+	else
+		echo "   FAILED ($?)"
+		failed=1
+		grep -E -e '--- FAIL|panic:|Error:|pe [0-9]+:|rank [0-9]+|reported' "$logs/$name.log" | head -40
+	fi
+	grep -E -e '--- SKIP' "$logs/$name.log" && { echo "   skipped on a GPU"; failed=1; }
+}
+
+mps() { # a private daemon
+	dir=$(mktemp -d) || return 1
+	export CUDA_MPS_PIPE_DIRECTORY="$dir/pipe" CUDA_MPS_LOG_DIRECTORY="$dir/log"
+	mkdir -p "$dir/pipe" "$dir/log"
+	nvidia-cuda-mps-control -d
+	sleep 1
+}
+
+mps_end() {
+	echo quit | timeout 30 nvidia-cuda-mps-control
+	cp "$dir"/log/*.log "$logs/" 2>/dev/null
+	rm -rf "$dir"
+	unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+
+nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv 2>&1
+run cuda 100 ./cuda.test -test.v -test.run 'Test[^A]' -test.timeout 95s
+run adaptor 100 ./cudadev.test -test.v -test.timeout 95s
+run operations 200 ./rma.test -test.v -test.run TestDevice -test.timeout 195s
+run kernels 120 ./nvlink.test -test.v -test.run TestGPU -test.timeout 115s
+run kill 100 ./pe.test -test.v -test.run TestDeviceKill -test.timeout 95s
+if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$CUDA_MPS_PIPE_DIRECTORY" ]; then
+	mps
+	run processes 150 ./pe.test -test.v -test.run TestDeviceProcesses -test.timeout 145s
+	mps_end
+else
+	run processes 240 ./pe.test -test.v -test.run TestDeviceProcesses -test.timeout 235s
+fi
+exit $failed
