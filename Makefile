@@ -6,10 +6,13 @@ STATICCHECK_VERSION := v0.8.2
 NPES     ?= 4
 FUZZTIME ?= 20s
 STRESS   ?= 10
+STRESS_TIME     ?= 5m
+STRESS_MATRICES ?= 10000
+SEED     ?= 0
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help build run test test-unit test-race test-netns test-procs cross lint bench bench-peers fuzz stress generate clean test-gpu test-gpu-build ptx
+.PHONY: $(shell grep -oE '^[a-z-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -91,11 +94,15 @@ fuzz: ## every fuzz target for FUZZTIME
 		done; \
 	done
 
-stress: ## the suites STRESS times, with 1, 2 and 8 processors, with and without -race
+stress: stress-coll ## the suites STRESS times, with 1, 2 and 8 processors, with and without -race; after stress-coll
 	@set -e; for p in 1 2 8; do \
 		echo "GOMAXPROCS=$$p"; GOMAXPROCS=$$p $(GO) test -count=$(STRESS) ./heap ./channel ./rma ./amo ./coll ./counters ./moe/...; \
 		GOMAXPROCS=$$p CGO_ENABLED=1 $(GO) test -race -short -count=$(STRESS) ./channel ./rma ./amo ./coll; \
 	done
+
+stress-coll: ## STRESS_MATRICES random alltoallvs; random logs of collectives for STRESS_TIME, from SEED on (0: by the clock; a failure tells its own)
+	GOSHMEM_STRESS_MATRICES=$(STRESS_MATRICES) $(GO) test -tags goshmem_debug -timeout 2h -run TestAllToAllVFabric ./coll
+	$(GO) test -tags goshmem_debug -timeout 0 -run TestRandomLog -v ./coll -duration $(STRESS_TIME) -seed $(SEED)
 
 generate: ## refresh generated pages and golden files
 	$(GO) test ./internal/options -update

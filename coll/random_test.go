@@ -93,9 +93,20 @@ func randomTeam(ctx context.Context, p *pe.PE, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
+	x, err := newExchanger(ctx, c, draws)
+	if err != nil {
+		return err
+	}
 	mine := rand.New(rand.NewPCG(draws, uint64(colours[p.Rank()])))
 	names := append(append([]string(nil), movers...), reducers...)
 	for k := range calls {
+		if mine.IntN(5) == 0 {
+			sh := shapes()[mine.IntN(len(shapes()))]
+			if err := x.call(ctx, k, sh.make(mine, c.Size()), mine.IntN(4)); err != nil {
+				return fmt.Errorf("call %d, alltoallv (%s) of a team of %d (%+v): %w", k, sh.name, c.Size(), cfg, err)
+			}
+			continue
+		}
 		s := spec{
 			call: names[mine.IntN(len(names))], op: coll.Op(mine.IntN(7)), root: mine.IntN(c.Size()),
 			n: randomLength(mine), sym: mine.IntN(256), inPlace: mine.IntN(2) == 0, start: mine.IntN(3) == 0, seed: mine.Uint64(),
@@ -134,5 +145,9 @@ func randomConfig(rng *rand.Rand) coll.Config {
 	}
 	c := coll.Config{Slots: 1 + rng.IntN(4), SlotBytes: 64 << rng.IntN(10), MessageSlots: 1 + rng.IntN(3), MessageBytes: 64 << rng.IntN(4)}
 	c.Eager = 1 + rng.IntN(c.SlotBytes)
+	c.Algo = []coll.Algo{coll.AlgoAuto, coll.AlgoDirect, coll.AlgoRelay}[rng.IntN(3)]
+	c.Straight, c.Merge = []int64{1, 100, 1 << 40}[rng.IntN(3)], []int64{1, 100, 1 << 40}[rng.IntN(3)]
+	c.RelayBanks, c.RelaySlots = 1+rng.IntN(4), 1+rng.IntN(4)
+	c.RelayBytes = 320 + 64*[]int{0, 1, 4, 64}[rng.IntN(4)] // a header of 8 PEs and 64 B at least
 	return c
 }

@@ -354,10 +354,7 @@ func TestNoLatePut(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					src := make([]byte, 4*n)
-					for i := range src {
-						src[i] = byte(p.Rank() + 1)
-					}
+					src := bytes.Repeat([]byte{byte(p.Rank() + 1)}, 4*n)
 					dst := mem.Local()
 					short, cancel := context.WithCancel(ctx)
 					defer cancel()

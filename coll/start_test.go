@@ -111,10 +111,11 @@ func complete(p *coll.Pending) bool {
 
 // A wait that ends at its deadline leaves the call going.
 func TestWaitAgain(t *testing.T) {
+	waited := make(chan struct{})
 	comm(t, lanes()[0], 2, coll.Config{}, func(ctx context.Context, c *coll.Comm) error {
 		x := []float64{1}
 		if c.Rank() == 1 {
-			time.Sleep(30 * time.Millisecond)
+			<-waited
 		}
 		p, err := coll.StartAllReduce(c, coll.Sum, x, x)
 		if err != nil {
@@ -124,6 +125,7 @@ func TestWaitAgain(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
 			assert.ErrorIs(t, p.Wait(short), pe.ErrTimeout)
+			close(waited)
 		}
 		if err := p.Wait(ctx); err != nil {
 			return err

@@ -44,7 +44,7 @@ func (p *PE) depart(ctx context.Context) error {
 	err := p.quietAll(ctx)
 	if err != nil {
 		// The deadline: what is left fails, its waiters are told.
-		p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, closed) })
+		p.dropLanes(closed)
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		err = errors.Join(err, p.quietAll(short))
 		cancel()
@@ -118,8 +118,7 @@ func (p *PE) quiescent() bool {
 func (p *PE) abandon(ctx context.Context) {
 	p.once.Do(func() {
 		p.closing.Store(true)
-		p.shutLanes(&errs.ClosedError{PE: p.rank})
-		p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, &errs.ClosedError{PE: p.rank}) })
+		p.dropLanes(&errs.ClosedError{PE: p.rank})
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.world.vals.CloseTimeout)
 		defer cancel()
 		p.end = p.finish(short)

@@ -113,7 +113,7 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 		w.proxy.Lose(l, err)
 	}
 	if err := w.lossOf(c.pe.rank); err != nil {
-		l.Shut(err)
+		w.proxy.Lose(l, err)
 	}
 	if c.closed.Load() {
 		l.Shut(&errs.ClosedError{PE: c.pe.rank})

@@ -74,7 +74,7 @@ func (w *World) markLost(pe int, err error) {
 	elsewhere := w.localPE(pe) == nil
 	for _, p := range w.locals() {
 		if p.rank == pe {
-			p.shutLanes(err)
+			p.dropLanes(err) // nobody may be left to take what is queued
 		} else {
 			p.loseLanes(pe, err)
 		}
@@ -254,6 +254,11 @@ func (p *PE) living(group []int) ([]int, error) {
 // shutLanes makes every lane of this PE refuse new operations.
 func (p *PE) shutLanes(err error) {
 	p.eachLane(func(l *channel.Lane) { l.Shut(err) })
+}
+
+// dropLanes fails everything pending of this PE, and what comes later.
+func (p *PE) dropLanes(err error) {
+	p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, err) })
 }
 
 // loseLanes fails everything pending to a PE, and what comes later.

@@ -63,8 +63,10 @@ func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 	}
 	stop()
 	// Memory stays mapped until every body has ended: all leave together.
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.vals.CloseTimeout)
+	defer cancel()
 	for _, p := range w.locals() {
-		p.once.Do(func() { p.end = p.finish(context.WithoutCancel(ctx)) })
+		p.once.Do(func() { p.end = p.finish(late) })
 		if err == nil {
 			err = p.end
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"slices"
 	"testing"
 
 	"goshmem/coll"
@@ -32,6 +33,14 @@ func page(t *testing.T) []byte {
 		b.WriteByte('\n')
 	}
 	b.WriteString(tail)
+	small := coll.Config{RelayBanks: 2, RelaySlots: 2, RelayBytes: 1 << 20}
+	machines := [][]int{slices.Repeat([]int{4}, 16), slices.Repeat([]int{8}, 16), slices.Repeat([]int{8}, 4), {8, 4, 1}, {2, 2}}
+	for i, cfg := range []coll.Config{{}, small} {
+		b.WriteString([]string{memory, memorySmall}[i])
+		if err := relaysim.Memory(&b, cfg, machines...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return b.Bytes()
 }
 
@@ -49,6 +58,18 @@ Relaying wins where posts are what costs. From about 16 KiB a pair the ports are
 that is where ` + "`AlgoAuto`" + ` goes straight (` + "`Config.Straight`" + `). Its relay rounds take place all the same, without bytes, and cost messages
 but no time. With two banks instead of one a round, a pair of rounds waits for the pair before it, and 1 KiB takes longer by relay than
 straight: hence the default of ` + "`Config.RelayBanks`" + `.
+`
+
+const memory = `
+## Memory
+
+What the relays take at a PE, by default:
+
+`
+
+const memorySmall = `
+and with ` + "`RelayBanks`" + ` 2, ` + "`RelaySlots`" + ` 2, ` + "`RelayBytes`" + ` 1 MiB:
+
 `
 
 func TestPage(t *testing.T) {

@@ -1,8 +1,11 @@
 package relaysim
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"goshmem/coll"
@@ -87,6 +90,38 @@ func Markdown(w io.Writer, c Config, rows []Row) error {
 			us(r.Direct), us(r.Relay), us(r.Auto), r.Direct.Messages, r.Relay.Messages, r.Auto.Messages)
 	}
 	return err
+}
+
+// Memory writes what the relays of some machines take, whatever the counts: W banks
+// of T slots of C bytes for each of A sources that a PE has in a round. ranks are
+// the PEs of each node.
+func Memory(w io.Writer, cfg coll.Config, ranks ...[]int) error {
+	_, err := fmt.Fprint(w, "| PEs of each node | W | A | T | C | slots: W x A x T x C | all of a Comm |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, l := range ranks {
+		var nodes []int
+		for node, n := range l {
+			for range n {
+				nodes = append(nodes, node)
+			}
+		}
+		t, k := plan.NewTopology(nodes), cfg.Defaults(nodes)
+		z, ok := plan.Measure(t, plan.Params{Banks: k.RelayBanks, Slots: k.RelaySlots, SlotBytes: int64(k.RelayBytes)})
+		all, failed := cfg.BytesOn(nodes)
+		if err != nil || failed != nil || !ok {
+			return errors.Join(err, failed)
+		}
+		_, err = fmt.Fprintf(w, "| %s | %d | %d | %d | %s | %s | %s |\n", layout(l), k.RelayBanks, t.Streams(), k.RelaySlots,
+			size(int64(k.RelayBytes)), size(z.Arena), size((all+1<<10-1)&^(1<<10-1)))
+	}
+	return err
+}
+
+// layout writes nodes that are alike as one.
+func layout(ranks []int) string {
+	if slices.Max(ranks) == slices.Min(ranks) {
+		return fmt.Sprintf("%d x %d", len(ranks), ranks[0])
+	}
+	return strings.Trim(fmt.Sprint(ranks), "[]")
 }
 
 func us(f Figure) float64 { return float64(f.Time) / 1e3 }
