@@ -31,7 +31,9 @@ type Config struct {
 	InlineMax       int64         // NBI of this size and more go through the ring
 	SpinTurns       int           // turns of spinning before a waiter yields; 0: by the number of cores
 	SleepAfter      time.Duration // time of yielding before a waiter sleeps
-	Rendezvous      string        // where the PEs meet: "unix:@name", "unix:/path"
+	Rendezvous      string        // where the PEs meet: "unix:@name", "unix:/path"; "host:port" of rank 0's host
+	Interface       string        // where a host:port rendezvous listens: a name, an address, a subnet, "any"
+	HostID          string        // tells hosts apart that the kernel does not
 	Secret          string        // the job's secret, in hex
 	SecretFile      string        // a file that holds it
 
@@ -72,6 +74,8 @@ func (c *Config) values() options.Values {
 		SimBandwidth:    c.SimBandwidth,
 		SimPost:         c.SimPost,
 		Rendezvous:      c.Rendezvous,
+		Interface:       c.Interface,
+		HostID:          c.HostID,
 		Secret:          options.Secret(c.Secret),
 		SecretFile:      c.SecretFile,
 	}

@@ -20,7 +20,8 @@ import (
 
 // Join makes this process, or the calling goroutines of it, one PE of a world.
 // With cfg.Size > 0 the world is explicit: Rank, Size, Rendezvous (a name that
-// all PEs share) and, if wanted, Secret; rank 0 holds the rendezvous. With
+// all PEs share, or host:port of rank 0's host) and Secret, which only PEs of
+// one host may do without; rank 0 holds the rendezvous. With
 // cfg.Size 0 the launcher's environment tells (goshmem run, Open MPI, Hydra,
 // torchrun); without one it is a world of one PE.
 //
@@ -47,7 +48,8 @@ func Join(ctx context.Context, cfg Config) (*PE, error) {
 	conn.FailureDeadline = vals.FailureDeadline
 	conn.Heartbeat = heartbeat(vals)
 	conn.LeaveDeadline = vals.CloseTimeout
-	conn.HostID = shm.HostID()
+	conn.HostID = strings.TrimSpace(shm.HostID() + " " + vals.HostID)
+	conn.Interface = vals.Interface
 	conn.Logger = cfg.Logger
 	m, err := bootstrap.Connect(ctx, conn)
 	if err != nil {

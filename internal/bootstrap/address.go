@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -33,43 +34,89 @@ func NewAddress() (string, error) {
 
 // splitAddress checks an address and gives network and name as net takes them.
 func splitAddress(address string) (network, name string, err error) {
-	network, name, ok := strings.Cut(address, ":")
-	switch {
-	case !ok || network == "":
-		err = fmt.Errorf("bootstrap: address %q is not of the form unix:@name or unix:/path: %w", address, errs.ErrConfig)
-	case network != "unix":
-		err = fmt.Errorf("bootstrap: address %q: only unix sockets: %w", address, errs.ErrUnsupported)
-	case len(name) < 2 || name[0] != '@' && name[0] != '/':
-		err = fmt.Errorf("bootstrap: address %q: want @name or an absolute path behind unix: %w", address, errs.ErrConfig)
-	case len(name) > maxSocketName:
-		err = fmt.Errorf("bootstrap: address %q: a name of %d bytes, over %d: %w", address, len(name), maxSocketName, errs.ErrConfig)
-	case strings.ContainsRune(name, 0):
-		err = fmt.Errorf("bootstrap: address %q: a zero byte in the name: %w", address, errs.ErrConfig)
+	network, name, _ = strings.Cut(address, ":")
+	switch network {
+	case "unix":
+		err = checkSocketName(name)
+	case "tcp":
+		err = checkHostPort(name)
+	default:
+		network, name = "tcp", address
+		err = checkHostPort(name)
 	}
-	return network, name, err
+	if err != nil {
+		return "", "", fmt.Errorf("bootstrap: address %q: want unix:@name, unix:/path or host:port: %w: %w", address, err, errs.ErrConfig)
+	}
+	return network, name, nil
 }
 
-// Listen opens a rendezvous: "unix:@name" (abstract, goes with its last process)
-// or "unix:/path" (removed by Close). A socket file that a dead process left is
-// replaced; one where somebody listens is errs.ErrConfig.
+// CheckAddress is nil for what Listen and Dial take, else errs.ErrConfig.
+func CheckAddress(address string) error {
+	_, _, err := splitAddress(address)
+	return err
+}
+
+func checkSocketName(name string) error {
+	switch {
+	case len(name) < 2 || name[0] != '@' && name[0] != '/':
+		return errors.New("neither @name nor an absolute path")
+	case len(name) > maxSocketName:
+		return fmt.Errorf("a name of %d bytes, over %d", len(name), maxSocketName)
+	case strings.ContainsRune(name, 0):
+		return errors.New("a zero byte in the name")
+	}
+	return nil
+}
+
+// maxHostName is the longest name that the domain name system has.
+const maxHostName = 253
+
+func checkHostPort(name string) error {
+	host, port, err := net.SplitHostPort(name)
+	if err != nil {
+		return errors.New("no host:port")
+	}
+	if host == "" || len(host) > maxHostName || strings.ContainsAny(host, " \t\r\n\x00/@") {
+		return fmt.Errorf("%.64q is no host", host)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return fmt.Errorf("%.64q is no port in 1..65535", port)
+	}
+	return nil
+}
+
+// Listen opens a rendezvous: "unix:@name" (abstract, goes with its last process),
+// "unix:/path" (removed by Close), or "host:port" for PEs of several hosts, where
+// host is this one; ListenAt chooses its network interface. A socket file that a
+// dead process left is replaced; an address where somebody listens is
+// errs.ErrConfig.
 func Listen(address string) (net.Listener, error) {
+	l, _, err := ListenAt(address, "")
+	return l, err
+}
+
+// ListenAt is Listen; iface, which may be empty, says on which network interface
+// (Interfaces). bound tells where a host:port was opened, and why there.
+func ListenAt(address, iface string) (l net.Listener, bound Bound, err error) {
 	network, name, err := splitAddress(address)
 	if err != nil {
-		return nil, err
+		return nil, Bound{}, err
 	}
-	var l net.Listener
-	if name[0] == '@' {
+	switch {
+	case network == "tcp":
+		l, bound, err = listenTCP(name, iface)
+	case name[0] == '@':
 		l, err = net.Listen(network, name)
-	} else {
+	default:
 		l, err = listenPath(name)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("bootstrap: listen at %s: somebody listens there: %w: %w", address, errs.ErrConfig, err)
+		return nil, Bound{}, fmt.Errorf("bootstrap: listen at %s: somebody listens there: %w: %w", address, errs.ErrConfig, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bootstrap: listen at %s: %w", address, err)
+		return nil, Bound{}, fmt.Errorf("bootstrap: listen at %s: %w", address, err)
 	}
-	return l, nil
+	return l, bound, nil
 }
 
 // listenPath binds a socket file. A lock on its directory keeps two processes

@@ -25,7 +25,20 @@ func TestAddresses(t *testing.T) {
 		":@x":           errs.ErrConfig,
 		"unix:@a\x00b":  errs.ErrConfig,
 		"unix:@" + strings.Repeat("x", maxSocketName): errs.ErrConfig,
-		"tcp:127.0.0.1:5": errs.ErrUnsupported,
+		"127.0.0.1":         errs.ErrConfig,
+		"127.0.0.1:":        errs.ErrConfig,
+		"127.0.0.1:0":       errs.ErrConfig,
+		"127.0.0.1:65536":   errs.ErrConfig,
+		"127.0.0.1:05":      errs.ErrConfig,
+		"127.0.0.1:+5":      errs.ErrConfig,
+		"host:http":         errs.ErrConfig,
+		":5000":             errs.ErrConfig,
+		"tcp:5000":          errs.ErrConfig,
+		"tcp::5000":         errs.ErrConfig,
+		"::1:5000":          errs.ErrConfig,
+		"user@host:5000":    errs.ErrConfig,
+		"192.0.2.1:5000":    errs.ErrConfig, // of no host
+		"[2001:db8::1]:500": errs.ErrConfig,
 	} {
 		_, err := Listen(addr)
 		require.ErrorIs(t, err, is, "%q", addr)

@@ -36,6 +36,8 @@ const (
 	// answerWait bounds a question to the hub at the end of a context, and the
 	// flush of a goodbye.
 	answerWait = 2 * time.Second
+	// attemptTime bounds one attempt to connect to another host.
+	attemptTime = 5 * time.Second
 	// closeGrace bounds the flush of what is queued when a connection is closed.
 	closeGrace = time.Second
 	// shakeDeadline bounds a handshake, on the hub's side.

@@ -15,9 +15,13 @@ import (
 // ConnectConfig is how a process joins its job.
 type ConnectConfig struct {
 	Address string // the rendezvous; may be empty when Size is 1
-	Rank    int
-	Size    int
-	Secret  []byte
+	// Interface is where rank 0 listens if Address is host:port: an interface's
+	// name, an address, a subnet, or AnyInterface; empty: the one that has the
+	// host's address.
+	Interface string
+	Rank      int
+	Size      int
+	Secret    []byte
 
 	// HubExternal: a launcher serves the hub at Address. Otherwise rank 0 does.
 	HubExternal bool
@@ -102,8 +106,11 @@ func host(ctx context.Context, cfg *ConnectConfig) (Member, error) {
 		return nil, err
 	}
 	if cfg.Size > 1 {
-		l, err := listenSoon(ctx, cfg.Address, min(cfg.JoinDeadline, answerWait))
+		l, bound, err := listenSoon(ctx, cfg.Address, cfg.Interface, min(cfg.JoinDeadline, answerWait))
 		if err == nil {
+			if bound.Addr.IsValid() {
+				hub.cfg.Logger.Info("bootstrap: the hub listens", "address", l.Addr().String(), "interface", bound.String())
+			}
 			err = hub.Serve(l)
 		}
 		if err != nil {
@@ -119,19 +126,19 @@ func host(ctx context.Context, cfg *ConnectConfig) (Member, error) {
 	return &hosted{Member: m, hub: hub, leave: cfg.LeaveDeadline}, nil
 }
 
-// listenSoon is Listen, patient for a moment: an earlier world of this job may
+// listenSoon is ListenAt, patient for a moment: an earlier world of this job may
 // be about to leave the address.
-func listenSoon(ctx context.Context, address string, patience time.Duration) (net.Listener, error) {
+func listenSoon(ctx context.Context, address, iface string, patience time.Duration) (net.Listener, Bound, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		l, err := Listen(address)
+		l, bound, err := ListenAt(address, iface)
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
-			return l, err
+			return l, bound, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return nil, bound, err
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

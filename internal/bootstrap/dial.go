@@ -29,7 +29,7 @@ func Dial(ctx context.Context, cfg DialConfig) (Member, error) {
 		return nil, err
 	}
 	if network != "unix" && len(cfg.Secret) == 0 {
-		return nil, fmt.Errorf("bootstrap: join at %s: only unix sockets may do without a secret: %w", cfg.Address, errs.ErrConfig)
+		return nil, fmt.Errorf("bootstrap: join at %s: %w", cfg.Address, errNoSecret)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Deadline)
 	defer cancel()
@@ -64,7 +64,7 @@ func Dial(ctx context.Context, cfg DialConfig) (Member, error) {
 
 // dialOnce is one attempt; again reports whether another may do better.
 func dialOnce(ctx context.Context, network, name string, cfg *DialConfig) (m *remote, again bool, err error) {
-	var d net.Dialer
+	d := net.Dialer{Timeout: attemptTime}
 	conn, err := d.DialContext(ctx, network, name)
 	if err != nil {
 		return nil, retriable(err), err
@@ -92,12 +92,15 @@ func retriable(err error) bool {
 	for _, e := range []error{
 		syscall.ENOENT, syscall.ECONNREFUSED, syscall.EAGAIN, syscall.ECONNRESET, syscall.EPIPE,
 		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.Canceled, context.DeadlineExceeded,
+		// A host that is starting: no route, no answer.
+		syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ETIMEDOUT, syscall.ECONNABORTED,
 	} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return false
+	_, unnamed := errors.AsType[*net.DNSError](err) // names of pods come late
+	return unnamed
 }
 
 // greet is the member's side of the handshake.

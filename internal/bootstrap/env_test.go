@@ -184,7 +184,6 @@ func TestDetectErrors(t *testing.T) {
 		"hub":             {ownEnv.with("GOSHMEM_HUB=moon"), errs.ErrConfig, []string{"GOSHMEM_HUB"}},
 		"hub, no address": {hydraEnv.with("GOSHMEM_HUB=launcher"), errs.ErrConfig, []string{"GOSHMEM_RENDEZVOUS"}},
 		"address":         {ownEnv.with("GOSHMEM_RENDEZVOUS=here"), errs.ErrConfig, []string{"GOSHMEM_RENDEZVOUS", "here"}},
-		"tcp":             {ownEnv.with("GOSHMEM_RENDEZVOUS=tcp:1.2.3.4:5"), errs.ErrUnsupported, []string{"GOSHMEM_RENDEZVOUS"}},
 		"secret":          {ownEnv.with("GOSHMEM_SECRET=0g"), errs.ErrConfig, []string{"GOSHMEM_SECRET"}},
 		"secret twice":    {ownEnv.with("GOSHMEM_SECRET=00", "GOSHMEM_SECRET_FILE=/x"), errs.ErrConfig, []string{"GOSHMEM_SECRET", "GOSHMEM_SECRET_FILE"}},
 		"secret long":     {ownEnv.with("GOSHMEM_SECRET=" + strings.Repeat("00", maxSecret+1)), errs.ErrConfig, []string{"GOSHMEM_SECRET"}},

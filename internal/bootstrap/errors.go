@@ -31,6 +31,9 @@ func (e *HubLostError) Error() string { return "the job's launcher is lost: " + 
 // Is matches errs.ErrPeerLost and errs.ErrClosed.
 func (e *HubLostError) Is(t error) bool { return t == errs.ErrPeerLost || t == errs.ErrClosed }
 
+// errNoSecret: nothing but its secret tells a job's members from others on a network.
+var errNoSecret = fmt.Errorf("a rendezvous of several hosts needs the job's secret (GOSHMEM_SECRET_FILE or GOSHMEM_SECRET): %w", errs.ErrConfig)
+
 // RefuseCode says why a hub refused a connection.
 type RefuseCode uint8
 

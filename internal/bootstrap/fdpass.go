@@ -140,6 +140,9 @@ func FetchFD(ctx context.Context, addr string, secret []byte) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+	if network != "unix" {
+		return -1, fmt.Errorf("bootstrap: fetch a descriptor at %s: only a unix socket passes one: %w", addr, errs.ErrConfig)
+	}
 	ctx, cancel := context.WithTimeout(ctx, fdDeadline)
 	defer cancel()
 	fd, err := fetch(ctx, network, name, secret)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"goshmem/internal/errs"
 )
@@ -28,8 +29,8 @@ type Hub struct {
 	over      bool // done is closed
 	closed    bool
 	listeners []net.Listener
-	shaking   map[net.Conn]struct{} // before the peer is known
-	links     map[*link]*served     // after
+	shaking   map[net.Conn]time.Time // before the peer is known: since when
+	links     map[*link]*served      // after
 }
 
 type slotState uint8
@@ -72,7 +73,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 		slots:   make([]slot, cfg.Size),
 		gathers: make(map[gatherKey]*gather),
 		done:    make(chan struct{}),
-		shaking: make(map[net.Conn]struct{}),
+		shaking: make(map[net.Conn]time.Time),
 		links:   make(map[*link]*served),
 	}
 	for i := range h.slots {

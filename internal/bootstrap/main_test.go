@@ -82,12 +82,14 @@ type job struct {
 type attachment struct {
 	name   string
 	remote func(rank int) bool
+	tcp    bool
 }
 
 var attachments = []attachment{
-	{"local", func(int) bool { return false }},
-	{"socket", func(int) bool { return true }},
-	{"mixed", func(r int) bool { return r%2 == 1 }},
+	{"local", func(int) bool { return false }, false},
+	{"socket", func(int) bool { return true }, false},
+	{"mixed", func(r int) bool { return r%2 == 1 }, false},
+	{"tcp", func(int) bool { return true }, true},
 }
 
 // forEach runs a test on every way of attachment.
@@ -113,7 +115,35 @@ func (a attachment) attach(ctx context.Context, hub *Hub, addr string, rank int)
 	if !a.remote(rank) {
 		return hub.Local(rank)
 	}
+	if a.tcp {
+		var err error
+		if addr, err = overTCP(hub); err != nil {
+			return nil, err
+		}
+	}
 	return Dial(ctx, DialConfig{Address: addr, Rank: rank, Size: hub.cfg.Size, Secret: hub.cfg.Secret, HostID: hub.cfg.HostID})
+}
+
+// overTCP lets a hub serve the loopback interface too.
+func overTCP(hub *Hub) (addr string, err error) {
+	hub.mu.Lock()
+	if len(hub.cfg.Secret) == 0 {
+		hub.cfg.Secret = []byte("of a test")
+	}
+	for _, l := range hub.listeners {
+		if l.Addr().Network() == "tcp" {
+			addr = l.Addr().String()
+		}
+	}
+	hub.mu.Unlock()
+	if addr != "" {
+		return addr, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), hub.Serve(l)
 }
 
 // start brings up a whole job; everything is closed when the test ends.
@@ -185,9 +215,9 @@ func (j *job) pending(n, calls int) {
 
 func rawDial(t testing.TB, addr string) net.Conn {
 	t.Helper()
-	_, name, err := splitAddress(addr)
+	network, name, err := splitAddress(addr)
 	require.NoError(t, err)
-	c, err := net.Dial("unix", name)
+	c, err := net.Dial(network, name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(deadline)))

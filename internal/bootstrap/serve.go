@@ -21,7 +21,7 @@ type served struct {
 func (h *Hub) Serve(l net.Listener) error {
 	if l.Addr().Network() != "unix" && len(h.cfg.Secret) == 0 {
 		_ = l.Close()
-		return fmt.Errorf("bootstrap: serve %s: only unix sockets may do without a secret: %w", l.Addr(), errs.ErrConfig)
+		return fmt.Errorf("bootstrap: serve %s: %w", l.Addr(), errNoSecret)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,15 +57,20 @@ func (h *Hub) accept(l net.Listener) {
 			}
 		}
 		h.mu.Lock()
-		// Strangers that hold connections open may not use up descriptors.
+		// Strangers that hold connections open may not use up descriptors; nor,
+		// where anybody can connect, keep members out: the oldest goes.
 		room := len(h.shaking) < 2*h.cfg.Size+16
+		if !room && conn.LocalAddr().Network() != "unix" {
+			h.dropOldest()
+			room = true
+		}
 		if h.closed {
 			h.mu.Unlock()
 			_ = conn.Close()
 			return
 		}
 		if room {
-			h.shaking[conn] = struct{}{}
+			h.shaking[conn] = time.Now()
 			h.wg.Add(1)
 			go h.attend(conn)
 		}
@@ -75,6 +80,18 @@ func (h *Hub) accept(l net.Listener) {
 			_ = conn.Close()
 		}
 	}
+}
+
+// dropOldest ends the handshake that began first.
+func (h *Hub) dropOldest() {
+	var oldest net.Conn
+	for c, began := range h.shaking {
+		if oldest == nil || began.Before(h.shaking[oldest]) {
+			oldest = c
+		}
+	}
+	delete(h.shaking, oldest)
+	_ = oldest.Close()
 }
 
 // refuse tells a stranger why, if it will take the words at once.
@@ -179,6 +196,9 @@ func (h *Hub) shake(f *framer) (int, *link, error) {
 	defer h.mu.Unlock()
 	if r := h.refusal(m.src); r != nil {
 		return 0, nil, r
+	}
+	if _, still := h.shaking[f.conn]; !still {
+		return 0, nil, errLinkClosed
 	}
 	l := newLink(f, h.cfg.Size*(Window+maxText)+4*MaxFrame)
 	h.admit(m.src, l, Peer{Rank: m.src, PID: pid, HostID: hi.host}, &msg{kind: kindWelcome, src: -1, dst: m.src, welcome: w})

@@ -51,6 +51,7 @@ func TestEnvironment(t *testing.T) {
 		"GOSHMEM_INLINE_MAX=1", "GOSHMEM_SPIN_TURNS=8", "GOSHMEM_SLEEP_AFTER=1ms", "GOSHMEM_RENDEZVOUS=unix:@a=b",
 		"GOSHMEM_SECRET=00ff", "GOSHMEM_SECRET_FILE=/run/secret", "HOME=/root", "GOSHMEM_RANK=3",
 		"GOSHMEM_NODES=2", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
+		"GOSHMEM_INTERFACE=eth0", "GOSHMEM_HOST_ID=a",
 	})
 	require.NoError(t, err)
 	want := Values{
@@ -59,6 +60,7 @@ func TestEnvironment(t *testing.T) {
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
 		Nodes: 2, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
+		Interface: "eth0", HostID: "a",
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)

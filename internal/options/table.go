@@ -134,8 +134,18 @@ func Table() []Option {
 		},
 		{
 			Name: "Rendezvous", Env: "GOSHMEM_RENDEZVOUS", Type: TypeText,
-			Text:  "Where the PEs meet: unix:/path or unix:@name. The launcher sets it.",
+			Text:  "Where the PEs meet: unix:/path or unix:@name on one host, host:port of rank 0's host for several. The launcher sets it.",
 			field: func(v *Values) any { return &v.Rendezvous },
+		},
+		{
+			Name: "Interface", Env: "GOSHMEM_INTERFACE", Type: TypeText,
+			Text:  "The network interface that a host:port rendezvous listens on: its name, an address, a subnet such as 10.0.0.0/8, or any for all of them. Unset: the one that has the address of the rendezvous.",
+			field: func(v *Values) any { return &v.Interface },
+		},
+		{
+			Name: "HostID", Env: "GOSHMEM_HOST_ID", Type: TypeText,
+			Text:  "Tells hosts apart that the kernel does not: PEs that have different values share no memory. To play several hosts on one.",
+			field: func(v *Values) any { return &v.HostID },
 		},
 		{
 			Name: "Secret", Env: "GOSHMEM_SECRET", Type: TypeSecret,
