@@ -9,6 +9,7 @@ import (
 	"os/signal"
 
 	"goshmem/cmd/goshmem/internal/launch"
+	"goshmem/internal/bootstrap"
 	"goshmem/internal/errs"
 	"goshmem/internal/options"
 )
@@ -34,6 +35,16 @@ end by themselves; then they get SIGTERM, and SIGKILL a little later. With a lon
 ^C, SIGTERM, SIGHUP and SIGQUIT are passed on; the second one kills. ^Z stops
 the PEs too. If the launcher itself is killed, so are the PEs.
 
+With -hosts the PEs are dealt to hosts in blocks. On each the launcher starts
+this tool's agent by ssh, or by another -agent (AGENT HOST TOOL agent), and talks
+to it over its standard input and output; the job's secret goes that way, never
+by a command line. An agent that ends, or is silent for the failure deadline, takes
+its PEs with it, and an agent whose launcher is gone ends them. The PEs meet at a
+TCP port of the launcher, whose interface is the one that faces the hosts
+(GOSHMEM_INTERFACE chooses another), or at -rendezvous. They start in the
+launcher's directory with its GOSHMEM_ variables and those of -env. A program
+that cannot be started on one of the hosts is started nowhere for long.
+
 Exit status: 0 if all PEs ended with 0, else that of the PE that failed first,
 128 and the number of the signal for one that a signal ended; 124 after
 -timeout; 127 if there is no such program, 126 if it cannot be executed, 2 for a
@@ -58,11 +69,29 @@ func runCommand() command {
 				cfg.Env = append(cfg.Env, s)
 				return nil
 			})
+			hosts := fs.String("hosts", "", "run on these `hosts`, a,b,c; -n is then for all of them, by default one PE each")
+			fs.IntVar(&cfg.PPN, "ppn", 0, "`number` of PEs on each host")
+			fs.StringVar(&cfg.Agent, "agent", "", "`command` that starts a program on a host (default "+launch.DefaultAgent+")")
+			fs.StringVar(&cfg.Remote, "remote", "", "`path` of goshmem on the hosts; by default as here")
+			fs.StringVar(&cfg.Dir, "dir", "", "`directory` that the PEs start in; by default this one")
+			fs.StringVar(&cfg.Rendezvous, "rendezvous", "", "`address` that the PEs meet at, host:port of this host; by default a free one")
 			stdin := fs.Bool("stdin", true, "give PE 0 the standard input; otherwise it is empty as the others' is")
 			fs.BoolVar(&cfg.Verbose, "v", false, "tell of starts, joins, goodbyes and ends")
 			return func(std stdio, args []string) int {
 				if len(args) == 0 {
 					return misused(std, "run", errors.New("no program"))
+				}
+				if *hosts != "" {
+					var err error
+					if cfg.Hosts, err = launch.ParseHosts(*hosts); err != nil {
+						return misused(std, "run", err)
+					}
+					if !isSet(fs, "n") {
+						cfg.N = 0
+					}
+				}
+				if cfg.Rendezvous == "" && os.Getenv(bootstrap.EnvRank) == "" { // else it is of the job that we are in
+					cfg.Rendezvous = os.Getenv(bootstrap.EnvRendezvous)
 				}
 				cfg.Program, cfg.Args = args[0], args[1:]
 				cfg.Stdout, cfg.Stderr = std.out, std.err
@@ -70,6 +99,31 @@ func runCommand() command {
 					cfg.Stdin = std.in
 				}
 				return runJob(std, cfg)
+			}
+		},
+	}
+}
+
+func isSet(fs *flag.FlagSet, name string) (set bool) {
+	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+func agentCommand() command {
+	return command{
+		name:  "agent",
+		brief: "what run -hosts starts on each host",
+		text:  "Takes its orders from the standard input, and ends when that does.",
+		setup: func(*flag.FlagSet) func(stdio, []string) int {
+			return func(std stdio, args []string) int {
+				if len(args) > 0 {
+					return misused(std, "agent", fmt.Errorf("unexpected %q", args[0]))
+				}
+				if err := launch.Agent(std.in, os.Stdout); err != nil {
+					fmt.Fprintf(std.err, "goshmem: %v\n", err)
+					return exitFailed
+				}
+				return exitOK
 			}
 		},
 	}

@@ -23,6 +23,10 @@ type ConnectConfig struct {
 	Size      int
 	Secret    []byte
 
+	// PMIFD, where Address is empty, is the descriptor of a PMI-1 server that
+	// knows the rendezvous, once rank 0 has told it.
+	PMIFD int
+
 	// HubExternal: a launcher serves the hub at Address. Otherwise rank 0 does.
 	HubExternal bool
 
@@ -36,6 +40,8 @@ type ConnectConfig struct {
 
 	HostID string
 	Logger *slog.Logger
+
+	listener net.Listener // of rank 0, where it is open already
 }
 
 // DefaultLeaveDeadline is how long rank 0 waits for the others to leave.
@@ -43,7 +49,7 @@ const DefaultLeaveDeadline = 10 * time.Second
 
 // Config is the part of ConnectConfig that a launch decides.
 func (l Launch) Config() ConnectConfig {
-	return ConnectConfig{Address: l.Rendezvous, Rank: l.Rank, Size: l.Size, Secret: l.Secret, HubExternal: l.HubExternal}
+	return ConnectConfig{Address: l.Rendezvous, Rank: l.Rank, Size: l.Size, Secret: l.Secret, HubExternal: l.HubExternal, PMIFD: l.PMIFD}
 }
 
 // Connect joins a job and returns when all its ranks have joined. Rank 0 holds
@@ -61,6 +67,11 @@ func Connect(ctx context.Context, cfg ConnectConfig) (Member, error) {
 	}
 	var m Member
 	var err error
+	if cfg.Address == "" && cfg.PMIFD > 0 && cfg.Size > 1 {
+		if err := meetByPMI(ctx, &cfg); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Rank != 0 || cfg.HubExternal {
 		dial := DialConfig{
 			Address: cfg.Address, Rank: cfg.Rank, Size: cfg.Size, Deadline: cfg.JoinDeadline,
@@ -103,17 +114,13 @@ func host(ctx context.Context, cfg *ConnectConfig) (Member, error) {
 		Secret: cfg.Secret, HostID: cfg.HostID, Logger: cfg.Logger,
 	})
 	if err != nil {
+		if cfg.listener != nil {
+			_ = cfg.listener.Close()
+		}
 		return nil, err
 	}
 	if cfg.Size > 1 {
-		l, bound, err := listenSoon(ctx, cfg.Address, cfg.Interface, min(cfg.JoinDeadline, answerWait))
-		if err == nil {
-			if bound.Addr.IsValid() {
-				hub.cfg.Logger.Info("bootstrap: the hub listens", "address", l.Addr().String(), "interface", bound.String())
-			}
-			err = hub.Serve(l)
-		}
-		if err != nil {
+		if err := serve(ctx, hub, cfg); err != nil {
 			_ = hub.Close()
 			return nil, err
 		}
@@ -124,6 +131,21 @@ func host(ctx context.Context, cfg *ConnectConfig) (Member, error) {
 		return nil, err
 	}
 	return &hosted{Member: m, hub: hub, leave: cfg.LeaveDeadline}, nil
+}
+
+// serve opens the hub to the others.
+func serve(ctx context.Context, hub *Hub, cfg *ConnectConfig) error {
+	if cfg.listener != nil {
+		return hub.Serve(cfg.listener)
+	}
+	l, bound, err := listenSoon(ctx, cfg.Address, cfg.Interface, min(cfg.JoinDeadline, answerWait))
+	if err != nil {
+		return err
+	}
+	if bound.Addr.IsValid() {
+		hub.cfg.Logger.Info("bootstrap: the hub listens", "address", l.Addr().String(), "interface", bound.String())
+	}
+	return hub.Serve(l)
 }
 
 // listenSoon is ListenAt, patient for a moment: an earlier world of this job may

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -26,6 +28,7 @@ const (
 	EnvSecretFile = "GOSHMEM_SECRET_FILE" // a file that holds it
 	EnvHub        = "GOSHMEM_HUB"         // "launcher" or "rank0" (also when empty)
 
+	envPMIFD    = "PMI_FD"
 	hubLauncher = "launcher"
 	hubRank0    = "rank0"
 )
@@ -35,84 +38,37 @@ const (
 	SourceOwn      = "goshmem"
 	SourceOpenMPI  = "openmpi"
 	SourcePMIx     = "pmix"
-	SourceHydra    = "hydra"
+	SourceHydra    = "hydra" // PMI-1, whoever speaks it
+	SourceSlurm    = "slurm"
+	SourcePALS     = "pals"
+	SourceFlux     = "flux"
 	SourceTorchrun = "torchrun"
+	SourceLWS      = "leaderworkerset" // of Kubernetes
+	SourceKube     = "kubernetes"      // an indexed job
 )
 
 // Launch is what the environment says of this process's place in its job.
 type Launch struct {
 	Rank, Size           int
 	LocalRank, LocalSize int
-	Rendezvous           string // an address for Listen and Dial; may be empty when Size is 1
+	Rendezvous           string // an address for Listen and Dial; may be empty when Size is 1, or with PMIFD
+	PMIFD                int    // descriptor of the PMI-1 server that the rendezvous is found by; 0: none
 	Secret               []byte
 	Source               string // who said it: one of the Source names
 	HubExternal          bool   // the launcher holds the hub
 }
 
-// source is a launcher's set of variables. Only the local ones may be missing
-// when present says that the launcher is there.
-type source struct {
-	name                             string
-	rank, size, localRank, localSize string
-	present                          func(getenv func(string) string) bool
-}
-
-// sources in the order in which they count.
-func sources() []source {
-	either := func(names ...string) func(func(string) string) bool {
-		return func(getenv func(string) string) bool {
-			return slices.ContainsFunc(names, func(n string) bool { return getenv(n) != "" })
-		}
-	}
-	return []source{
-		{
-			name: SourceOwn, rank: EnvRank, size: EnvSize, localRank: EnvLocalRank, localSize: EnvLocalSize,
-			present: either(EnvRank, EnvSize, EnvLocalRank, EnvLocalSize),
-		},
-		{
-			name: SourceOpenMPI, rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE",
-			localRank: "OMPI_COMM_WORLD_LOCAL_RANK", localSize: "OMPI_COMM_WORLD_LOCAL_SIZE",
-			present: either("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-		},
-		{
-			// A PMIx server tells the size by its protocol only: good for a comparison.
-			name: SourcePMIx, rank: "PMIX_RANK", present: either("PMIX_RANK"),
-		},
-		{
-			name: SourceHydra, rank: "PMI_RANK", size: "PMI_SIZE", localRank: "MPI_LOCALRANKID", localSize: "MPI_LOCALNRANKS",
-			present: either("PMI_RANK", "PMI_SIZE"),
-		},
-		{
-			// RANK alone is too common a name to mean a launch.
-			name: SourceTorchrun, rank: "RANK", size: "WORLD_SIZE", localRank: "LOCAL_RANK", localSize: "LOCAL_WORLD_SIZE",
-			present: func(getenv func(string) string) bool {
-				return getenv("WORLD_SIZE") != "" ||
-					getenv("RANK") != "" && either("LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")(getenv)
-			},
-		},
-	}
-}
-
-// jobVariables name a job, alike on all its ranks: the first set whose first
-// variable is there.
-func jobVariables() [][]string {
-	return [][]string{
-		{"PMIX_NAMESPACE"},
-		{"OMPI_MCA_ess_base_jobid"},
-		{"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"},
-		{"MASTER_PORT", "MASTER_ADDR"},
-	}
-}
-
 // Detect reads a launch from the environment: the own variables, else those of
-// Open MPI, Hydra or torchrun. found is false, without an error, where there is
-// none. Sources that disagree on rank or size, and variables that are malformed
-// or incomplete, are errs.ErrConfig and name the variables; a job over several
-// hosts is errs.ErrUnsupported.
+// Open MPI, PMI-1 (Hydra), Slurm, PALS, Flux, torchrun or Kubernetes. found is
+// false, without an error, where there is none. Sources that disagree on rank or
+// size, and variables that are malformed or incomplete, are errs.ErrConfig and
+// name the variables.
 //
-// Without GOSHMEM_RENDEZVOUS a foreign launcher's job meets at an abstract socket
-// whose name is derived from the user and the launcher's name for the job, or
-// else its process.
+// Without GOSHMEM_RENDEZVOUS the job of a foreign launcher meets, on one host, at
+// an abstract socket whose name is derived from the user and the launcher's name
+// for the job, or else its process. Over several hosts it meets where PMI tells,
+// else at a port derived from the job's name on the first host of the node list
+// or on the one that the launcher names as the master.
 func Detect(getenv func(string) string) (l Launch, found bool, err error) {
 	return detect(getenv, procfs("/proc"), os.Getppid())
 }
@@ -152,14 +108,13 @@ func detect(getenv func(string) string, proc procfs, parent int) (l Launch, foun
 	if at < 0 {
 		return l, false, fmt.Errorf("%s is set, but nothing tells the job's size: set %s, %s and %s: %w", seen[0].rank, EnvRank, EnvSize, EnvRendezvous, errs.ErrConfig)
 	}
-	from := seen[at]
-	if err := readLocal(getenv, from, &l); err != nil {
+	if err := readLocal(getenv, seen, seen[at], &l); err != nil {
 		return l, false, err
 	}
 	if l.Secret, err = readSecret(getenv); err != nil {
 		return l, false, err
 	}
-	if err := readRendezvous(getenv, from, &l, proc, parent); err != nil {
+	if err := readRendezvous(getenv, seen, seen[at], &l, proc, parent); err != nil {
 		return l, false, err
 	}
 	return l, true, nil
@@ -211,23 +166,47 @@ func agree(getenv func(string) string, a, b source) error {
 	return nil
 }
 
-func readLocal(getenv func(string) string, s source, l *Launch) (err error) {
+// readLocal reads the place among the PEs of the host, from the first source that
+// tells it. LocalSize is 0 where nobody tells and there are several hosts.
+func readLocal(getenv func(string) string, seen []source, from source, l *Launch) (err error) {
 	l.LocalRank, l.LocalSize = l.Rank, l.Size
-	if getenv(s.localSize) != "" {
+	for _, s := range append([]source{from}, seen...) {
+		if s.localSize == "" || getenv(s.localSize) == "" {
+			continue
+		}
 		if l.LocalSize, err = number(getenv, s.localSize, 1, l.Size); err != nil {
 			return err
 		}
+		if l.LocalSize < l.Size {
+			l.LocalRank = 0
+		}
+		if s.localRank != "" && getenv(s.localRank) != "" {
+			l.LocalRank, err = number(getenv, s.localRank, 0, l.LocalSize-1)
+		}
+		return err
 	}
-	if l.LocalSize != l.Size {
-		return fmt.Errorf("%s=%d of %s=%d: a job over several hosts needs an explicit rendezvous that all of them reach, which is not supported yet: %w",
-			s.localSize, l.LocalSize, s.size, l.Size, errs.ErrUnsupported)
-	}
-	if getenv(s.localRank) != "" {
-		if l.LocalRank, err = number(getenv, s.localRank, 0, l.LocalSize-1); err != nil {
+	for _, s := range seen {
+		if s.hosts == nil {
+			continue
+		}
+		n, err := s.hosts(getenv)
+		if err != nil {
 			return err
 		}
+		if n > 1 {
+			l.LocalRank, l.LocalSize = 0, 0
+		}
+		if n >= l.Size { // one each
+			l.LocalSize = min(l.Size, 1)
+		}
+		if n > 0 {
+			break
+		}
 	}
-	return nil
+	if from.localRank != "" && getenv(from.localRank) != "" {
+		l.LocalRank, err = number(getenv, from.localRank, 0, l.Size-1)
+	}
+	return err
 }
 
 func readSecret(getenv func(string) string) ([]byte, error) {
@@ -273,7 +252,7 @@ func readSmall(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 4*maxSecret))
 }
 
-func readRendezvous(getenv func(string) string, s source, l *Launch, proc procfs, parent int) error {
+func readRendezvous(getenv func(string) string, seen []source, from source, l *Launch, proc procfs, parent int) error {
 	l.Rendezvous = getenv(EnvRendezvous)
 	switch v := getenv(EnvHub); v {
 	case "", hubRank0:
@@ -283,26 +262,58 @@ func readRendezvous(getenv func(string) string, s source, l *Launch, proc procfs
 		return fmt.Errorf("%s=%.64q is neither %q nor %q: %w", EnvHub, v, hubLauncher, hubRank0, errs.ErrConfig)
 	}
 	if l.Rendezvous != "" {
-		if _, _, err := splitAddress(l.Rendezvous); err != nil {
+		network, _, err := splitAddress(l.Rendezvous)
+		if err != nil {
 			return fmt.Errorf("%s: %w", EnvRendezvous, err)
+		}
+		if network == "unix" && l.LocalSize != l.Size {
+			return fmt.Errorf("%s=%s is of one host, but the job is on several: set it to host:port of rank 0's host: %w", EnvRendezvous, l.Rendezvous, errs.ErrConfig)
 		}
 		return nil
 	}
-	if l.HubExternal || s.name == SourceOwn && l.Size > 1 {
+	if l.HubExternal || from.name == SourceOwn && l.Size > 1 {
 		return fmt.Errorf("%s is not set, other variables of %s are: %w", EnvRendezvous, SourceOwn, errs.ErrConfig)
 	}
 	if l.Size == 1 {
 		return nil
 	}
-	job := jobName(getenv)
+	job := jobName(getenv, from.name)
+	if l.LocalSize != l.Size {
+		return meetingPoint(getenv, seen, from, job, l)
+	}
 	if job == "" {
 		var err error
-		if job, err = proc.launcher(parent, s.rank, getenv(s.rank)); err != nil {
-			return fmt.Errorf("no name for the job of %s: set %s: %w: %w", s.name, EnvRendezvous, errs.ErrConfig, err)
+		if job, err = proc.launcher(parent, from.rank, getenv(from.rank)); err != nil {
+			return fmt.Errorf("no name for the job of %s: set %s: %w: %w", from.name, EnvRendezvous, errs.ErrConfig, err)
 		}
 	}
-	l.Rendezvous = jobAddress(s.name + "\x00" + job)
+	l.Rendezvous = jobAddress(from.name + "\x00" + job)
 	return nil
+}
+
+// meetingPoint finds where a job over several hosts meets.
+func meetingPoint(getenv func(string) string, seen []source, from source, job string, l *Launch) error {
+	if getenv(envPMIFD) != "" {
+		fd, err := number(getenv, envPMIFD, 3, math.MaxInt32)
+		l.PMIFD = fd
+		return err
+	}
+	for _, s := range seen {
+		if s.master == nil {
+			continue
+		}
+		host, err := s.master(getenv)
+		if err != nil {
+			return err
+		}
+		if host == "" {
+			continue
+		}
+		l.Rendezvous = net.JoinHostPort(host, strconv.Itoa(jobPort(job)))
+		return CheckAddress(l.Rendezvous)
+	}
+	return fmt.Errorf("the job of %s is on several hosts and nothing tells where its PEs meet (%s, a list of nodes, a master's address): set %s to host:port of rank 0's host, alike for all ranks: %w",
+		from.name, envPMIFD, EnvRendezvous, errs.ErrConfig)
 }
 
 // Env is the launch as own variables, to start a process with.
@@ -326,14 +337,17 @@ func (l Launch) Env() []string {
 // WithoutLaunch is an environment less all that Detect reads: what a launcher
 // that runs inside another one's job hands to its processes.
 func WithoutLaunch(env []string) []string {
-	drop := map[string]bool{EnvRendezvous: true, EnvSecret: true, EnvSecretFile: true, EnvHub: true}
+	drop := map[string]bool{EnvRendezvous: true, EnvSecret: true, EnvSecretFile: true, EnvHub: true, envPMIFD: true}
 	for _, s := range sources() {
 		for _, n := range []string{s.rank, s.size, s.localRank, s.localSize} {
 			drop[n] = true
 		}
 	}
 	for _, set := range jobVariables() {
-		for _, n := range set {
+		if set.of != "" {
+			continue // it names an allocation, which is there all the same
+		}
+		for _, n := range set.names {
 			drop[n] = true
 		}
 	}

@@ -45,6 +45,13 @@ var (
 		"MASTER_ADDR=localhost", "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=job")
 )
 
+var (
+	slurmEnv = env{}.with("SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=a,b", "SLURM_JOB_NODELIST=z,a,b",
+		"SLURM_JOB_ID=5", "SLURM_STEP_ID=2", "SLURM_LOCALID=0")
+	fluxEnv = env{}.with("FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=4", "FLUX_TASK_LOCAL_ID=1", "FLUX_JOB_NNODES=1", "FLUX_JOB_ID=f1")
+	kubeEnv = env{}.with("JOB_COMPLETION_INDEX=1", "GOSHMEM_SIZE=4", "GOSHMEM_RENDEZVOUS=job-0.job:7000")
+)
+
 // fakeProc is a /proc of these processes: pid, parent, start, environment.
 type fakeProcess struct {
 	pid, parent, start int
@@ -78,6 +85,7 @@ func TestDetect(t *testing.T) {
 	secretFile := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secretFile, []byte("0aff\n"), 0o600))
 	job := func(source, name string) string { return jobAddress(source + "\x00" + name) }
+	at := func(host, name string) string { return fmt.Sprintf("%s:%d", host, jobPort(name)) }
 	for name, c := range map[string]struct {
 		env  env
 		want func(l *Launch)
@@ -104,9 +112,45 @@ func TestDetect(t *testing.T) {
 		"torch, by hand": {torchEnv.with("TORCHELASTIC_RUN_ID="), func(l *Launch) {
 			l.Source, l.Rendezvous = "torchrun", job("torchrun", "MASTER_PORT=\"29500\"\nMASTER_ADDR=\"localhost\"\n")
 		}},
-		"all at once": {ownEnv.with(pairs(ompiEnv, hydraEnv, torchEnv)...), func(l *Launch) { l.Source, l.Rendezvous = "goshmem", "unix:@x" }},
-		"two":         {hydraEnv.with(pairs(torchEnv)...).with("GOSHMEM_RENDEZVOUS=unix:@y"), func(l *Launch) { l.Source, l.Rendezvous = "hydra", "unix:@y" }},
-		"pmix, own":   {ownEnv.with("PMIX_RANK=1"), func(l *Launch) { l.Source, l.Rendezvous = "goshmem", "unix:@x" }},
+		"all at once":  {ownEnv.with(pairs(ompiEnv, hydraEnv, torchEnv)...), func(l *Launch) { l.Source, l.Rendezvous = "goshmem", "unix:@x" }},
+		"hydra, hosts": {hydraEnv.with("MPI_LOCALNRANKS=2", "PMI_FD=7"), func(l *Launch) { l.Source, l.LocalSize, l.PMIFD = "hydra", 2, 7 }},
+		"open mpi, allocated": {ompiEnv.with("OMPI_COMM_WORLD_LOCAL_SIZE=2", "SLURM_JOB_NODELIST=n[07-09]"), func(l *Launch) {
+			l.Source, l.LocalSize, l.Rendezvous = "openmpi", 2, at("n07", "PMIX_NAMESPACE=\"prterun-host-77@1\"\n")
+		}},
+		"slurm": {slurmEnv, func(l *Launch) {
+			l.LocalRank = 0
+			l.Source, l.LocalSize, l.Rendezvous = "slurm", 0, at("a", "SLURM_JOB_ID=\"5\"\nSLURM_STEP_ID=\"2\"\n")
+		}},
+		"slurm, one host": {slurmEnv.with("SLURM_STEP_NUM_NODES=1", "SLURM_LOCALID=1"), func(l *Launch) {
+			l.Source, l.Rendezvous = "slurm", job("slurm", "SLURM_JOB_ID=\"5\"\nSLURM_STEP_ID=\"2\"\n")
+		}},
+		"slurm, one each": {slurmEnv.with("SLURM_STEP_NUM_NODES=4", "SLURM_LOCALID=0", "GOSHMEM_RENDEZVOUS=a:500"), func(l *Launch) {
+			l.Source, l.LocalRank, l.LocalSize, l.Rendezvous = "slurm", 0, 1, "a:500"
+		}},
+		"open mpi over slurm's daemons": {slurmEnv.with(pairs(ompiEnv)...).with("SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"), func(l *Launch) {
+			l.Source, l.Rendezvous = "openmpi", job("openmpi", "PMIX_NAMESPACE=\"prterun-host-77@1\"\n")
+		}},
+		"torchrun over slurm's daemons": {slurmEnv.with(pairs(torchEnv)...).with("SLURM_PROCID=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=m"), func(l *Launch) {
+			l.Source, l.LocalSize, l.Rendezvous = "torchrun", 2, at("m", "TORCHELASTIC_RUN_ID=\"job\"\nTORCHELASTIC_RESTART_COUNT=\"\"\nMASTER_ADDR=\"m\"\nMASTER_PORT=\"29500\"\n")
+		}},
+		"torch, by hand on hosts": {torchEnv.with("LOCAL_WORLD_SIZE=", "LOCAL_RANK=", "TORCHELASTIC_RUN_ID=", "MASTER_ADDR=m"), func(l *Launch) {
+			l.Source, l.LocalRank, l.LocalSize, l.Rendezvous = "torchrun", 0, 0, at("m", "MASTER_PORT=\"29500\"\nMASTER_ADDR=\"m\"\n")
+		}},
+		"pals": {hydraEnv.with("MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PALS_RANKID=1", "PALS_LOCAL_RANKID=1", "PALS_LOCAL_SIZE=2", "GOSHMEM_RENDEZVOUS=n1:9"), func(l *Launch) {
+			l.Source, l.LocalSize, l.Rendezvous = "hydra", 2, "n1:9"
+		}},
+		"flux": {fluxEnv, func(l *Launch) { l.Source, l.Rendezvous = "flux", job("flux", "FLUX_JOB_ID=\"f1\"\n") }},
+		"flux, pmi": {fluxEnv.with("PMI_RANK=1", "PMI_SIZE=4", "PMI_FD=9", "FLUX_JOB_NNODES=2"), func(l *Launch) {
+			l.Source, l.LocalRank, l.LocalSize, l.PMIFD = "hydra", 0, 0, 9
+		}},
+		"kubernetes": {kubeEnv, func(l *Launch) {
+			l.Source, l.LocalRank, l.LocalSize, l.Rendezvous = "kubernetes", 0, 1, "job-0.job:7000"
+		}},
+		"leader and workers": {env{}.with("LWS_WORKER_INDEX=1", "LWS_GROUP_SIZE=4", "LWS_LEADER_ADDRESS=w-0.w.ns"), func(l *Launch) {
+			l.Source, l.LocalRank, l.LocalSize, l.Rendezvous = "leaderworkerset", 0, 1, at("w-0.w.ns", "LWS_LEADER_ADDRESS=\"w-0.w.ns\"\n")
+		}},
+		"two":       {hydraEnv.with(pairs(torchEnv)...).with("GOSHMEM_RENDEZVOUS=unix:@y"), func(l *Launch) { l.Source, l.Rendezvous = "hydra", "unix:@y" }},
+		"pmix, own": {ownEnv.with("PMIX_RANK=1"), func(l *Launch) { l.Source, l.Rendezvous = "goshmem", "unix:@x" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, found, err := detect(c.env.get, proc, 201)
@@ -126,6 +170,8 @@ func TestDetect(t *testing.T) {
 		"a rank":   {"RANK": "gold"},
 		"masters":  {"MASTER_ADDR": "h", "MASTER_PORT": "1"},
 		"a secret": {"GOSHMEM_SECRET": "zz"},
+		"a batch":  {"SLURM_JOB_ID": "5", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_JOB_NODELIST": "a,b"},
+		"an index": {"JOB_COMPLETION_INDEX": "3"},
 	} {
 		_, found, err := Detect(e.get)
 		require.NoError(t, err, name)
@@ -192,10 +238,18 @@ func TestDetectErrors(t *testing.T) {
 		"empty file":      {ownEnv.with("GOSHMEM_SECRET_FILE=" + empty), errs.ErrConfig, []string{"GOSHMEM_SECRET_FILE"}},
 		"words in file":   {ownEnv.with("GOSHMEM_SECRET_FILE=" + words), errs.ErrConfig, []string{"GOSHMEM_SECRET_FILE"}},
 
-		"hosts, own":      {ownEnv.with("GOSHMEM_LOCAL_SIZE=2"), errs.ErrUnsupported, []string{"GOSHMEM_LOCAL_SIZE=2", "GOSHMEM_SIZE=4", "rendezvous"}},
-		"hosts, open mpi": {ompiEnv.with("OMPI_COMM_WORLD_LOCAL_SIZE=2"), errs.ErrUnsupported, []string{"OMPI_COMM_WORLD_LOCAL_SIZE=2"}},
-		"hosts, hydra":    {hydraEnv.with("MPI_LOCALNRANKS=1"), errs.ErrUnsupported, []string{"MPI_LOCALNRANKS=1"}},
-		"hosts, torch":    {torchEnv.with("LOCAL_WORLD_SIZE=1"), errs.ErrUnsupported, []string{"LOCAL_WORLD_SIZE=1"}},
+		"hosts, own":      {ownEnv.with("GOSHMEM_LOCAL_SIZE=2"), errs.ErrConfig, []string{"GOSHMEM_RENDEZVOUS=unix:@x", "host:port"}},
+		"hosts, open mpi": {ompiEnv.with("OMPI_COMM_WORLD_LOCAL_SIZE=2"), errs.ErrConfig, []string{"openmpi", "several hosts", "GOSHMEM_RENDEZVOUS"}},
+		"hosts, hydra":    {hydraEnv.with("MPI_LOCALNRANKS=2"), errs.ErrConfig, []string{"hydra", "PMI_FD", "GOSHMEM_RENDEZVOUS"}},
+		"hosts, pmi":      {hydraEnv.with("MPI_LOCALNRANKS=2", "PMI_FD=x"), errs.ErrConfig, []string{"PMI_FD"}},
+		"hosts, torch":    {torchEnv.with("LOCAL_WORLD_SIZE=2", "MASTER_ADDR="), errs.ErrConfig, []string{"torchrun", "GOSHMEM_RENDEZVOUS"}},
+		"hosts, flux":     {fluxEnv.with("FLUX_JOB_NNODES=2"), errs.ErrConfig, []string{"flux", "GOSHMEM_RENDEZVOUS"}},
+		"hosts, kube":     {kubeEnv.with("GOSHMEM_RENDEZVOUS="), errs.ErrConfig, []string{"kubernetes", "GOSHMEM_RENDEZVOUS"}},
+		"slurm, nodes":    {slurmEnv.with("SLURM_STEP_NODELIST=n[1-"), errs.ErrConfig, []string{"SLURM_STEP_NODELIST"}},
+		"slurm, rank":     {slurmEnv.with("SLURM_PROCID="), errs.ErrConfig, []string{"SLURM_PROCID"}},
+		"slurm and torch": {slurmEnv.with("RANK=0", "WORLD_SIZE=4"), errs.ErrConfig, []string{"SLURM_PROCID=1", "RANK=0"}},
+		"pals alone":      {env{"PALS_RANKID": "0"}, errs.ErrConfig, []string{"PALS_RANKID", "GOSHMEM_SIZE"}},
+		"kube, twice":     {kubeEnv.with("LWS_WORKER_INDEX=2", "LWS_GROUP_SIZE=4"), errs.ErrConfig, []string{"LWS_WORKER_INDEX=2", "JOB_COMPLETION_INDEX=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, found, err := detect(c.env.get, proc, 201)

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -13,13 +14,13 @@ import (
 
 // jobName is what the launcher calls the job, alike on all ranks; "" if it has
 // no name for it.
-func jobName(getenv func(string) string) string {
+func jobName(getenv func(string) string, from string) string {
 	for _, set := range jobVariables() {
-		if getenv(set[0]) == "" {
+		if getenv(set.names[0]) == "" || set.of != "" && set.of != from {
 			continue
 		}
 		var b strings.Builder
-		for _, n := range set {
+		for _, n := range set.names {
 			fmt.Fprintf(&b, "%s=%q\n", n, getenv(n))
 		}
 		return b.String()
@@ -32,6 +33,13 @@ func jobName(getenv func(string) string) string {
 func jobAddress(job string) string {
 	sum := sha256.Sum256([]byte(job))
 	return fmt.Sprintf("unix:@goshmem-%d-job-%s", os.Geteuid(), hex.EncodeToString(sum[:16]))
+}
+
+// jobPort is the port of a job with this name on rank 0's host: below those that
+// are given out as they are asked for.
+func jobPort(job string) int {
+	sum := sha256.Sum256([]byte(job))
+	return 20000 + int(binary.LittleEndian.Uint32(sum[:])%12000)
 }
 
 // procfs is where processes are described.

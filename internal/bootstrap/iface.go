@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -198,6 +199,29 @@ func Facing(ctx context.Context, host, want string) (Bound, error) {
 		return Bound{a.addr(), a.iface, "the first interface; " + host + " has no address here"}, nil
 	}
 	return Bound{}, fmt.Errorf("bootstrap: no interface to reach %s by: there are %s: %w", host, describeOwn(own), errs.ErrConfig)
+}
+
+// outward chooses the address by which this host is seen by others: what was
+// asked for, else that of its name, else the first that is no loopback one.
+func outward(ctx context.Context, want string) (Bound, error) {
+	own, err := ownAddresses()
+	if err != nil {
+		return Bound{}, err
+	}
+	if want != "" && want != AnyInterface {
+		return choose(own, want)
+	}
+	name, err := os.Hostname()
+	if err == nil {
+		ips := resolve(ctx, name)
+		if a, ok := first(own, func(a ifAddr) bool { return slices.Contains(ips, a.addr()) && !a.addr().IsLoopback() }); ok {
+			return Bound{a.addr(), a.iface, "it has the address of " + name}, nil
+		}
+	}
+	if a, ok := first(own, func(a ifAddr) bool { return !a.addr().IsLoopback() }); ok {
+		return Bound{a.addr(), a.iface, "the first interface; the host's name has no address that others reach"}, nil
+	}
+	return Bound{}, fmt.Errorf("bootstrap: no interface that others reach: there are %s: %w", describeOwn(own), errs.ErrConfig)
 }
 
 // routeSource is the address that the kernel would send from.

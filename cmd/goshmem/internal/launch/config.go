@@ -41,6 +41,16 @@ type Config struct {
 	Args    []string
 	Env     []string // K=V, added to the launcher's own environment
 	Nodes   int      // simulated nodes that the PEs are dealt to; 0: as the environment says
+	Dir     string   // where the PEs start; empty: where the launcher is
+
+	// Hosts are where the PEs run; empty: here. N may then be 0.
+	Hosts  []string
+	PPN    int    // PEs of a host; 0: dealt evenly
+	Agent  string // what starts a program on a host, as in AGENT HOST PROGRAM; empty: DefaultAgent
+	Remote string // this tool on the hosts; empty: by the same path as here
+	// Rendezvous is where the PEs meet, as bootstrap.Listen has it. Empty: an
+	// abstract socket, or a free port at the interface that the hosts are seen by.
+	Rendezvous string
 
 	Prefix  bool          // put "[rank] " before each line of output
 	Timeout time.Duration // ends the job; 0: never
@@ -50,6 +60,8 @@ type Config struct {
 
 	Stdin          *os.File  // rank 0's input; nil: none
 	Stdout, Stderr io.Writer // nil: dropped
+
+	blocks [][]int // ranks of each host
 }
 
 // check refuses what cannot be started.
@@ -57,9 +69,26 @@ func (c *Config) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("launch: "+format+": %w", append(args, errs.ErrConfig)...)
 	}
+	if len(c.Hosts) > 0 {
+		blocks, err := deal(len(c.Hosts), c.N, c.PPN)
+		if err != nil {
+			return err
+		}
+		c.blocks = blocks
+		last := blocks[len(blocks)-1]
+		c.N = last[len(last)-1] + 1
+	}
 	switch {
+	case len(c.Hosts) == 0 && (c.PPN != 0 || c.Agent != "" || c.Remote != ""):
+		return bad("PEs on a host, an agent or its tool without hosts")
+	case c.PPN < 0:
+		return bad("%d PEs on a host", c.PPN)
+	case c.Agent != "" && strings.TrimSpace(c.Agent) == "":
+		return bad("agent %q", c.Agent)
 	case c.N < 1 || c.N > bootstrap.MaxSize:
 		return bad("%d PEs are not in 1..%d", c.N, bootstrap.MaxSize)
+	case len(c.Hosts) > 0 && c.Nodes > 0:
+		return bad("%d simulated nodes on %d hosts", c.Nodes, len(c.Hosts))
 	case c.Nodes < 0 || c.Nodes > c.N:
 		return bad("%d simulated nodes of %d PEs", c.Nodes, c.N)
 	case c.Program == "":

@@ -7,17 +7,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"goshmem/internal/bootstrap"
+	"goshmem/internal/options"
 )
 
 const (
@@ -38,30 +37,25 @@ func Signals() []os.Signal {
 	}, signal.Ignored)
 }
 
-// happening is what the loop of Run hears.
-type happening struct {
-	rank  int
-	event *bootstrap.Event // of the world
-	ended bool             // the process
-	quiet bool             // and its output is out
-	err   error            // of the output
-}
-
 // job is a running job.
 type job struct {
-	cfg      *Config
+	*crew
 	policy   *policy
 	meeting  *meeting
-	starter  *starter
-	input    *input
 	out, err *output
-	children []*child
-	heard    chan happening
-	stop     chan struct{} // nobody listens to heard any more
-	wg       sync.WaitGroup
-	relays   sync.WaitGroup
+	procs    []handle // by rank
+	posts    []*post  // of the hosts
+	notStart *StartError
 	timer    *time.Timer
 	gaveUp   bool
+}
+
+// handle is a PE's process, here or on another host.
+type handle interface {
+	signal(syscall.Signal)            // to its group
+	reap()                            // it has ended
+	result() (status int, how string) // once it is reaped
+	hush(long time.Duration)          // wait for its output
 }
 
 // Run runs a job and returns its exit status. With an error nothing was started,
@@ -78,25 +72,15 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (status int,
 	if cfg.Stderr == nil {
 		cfg.Stderr = io.Discard
 	}
-	path, err := lookup(cfg.Program)
-	if err != nil {
-		return StatusFailed, err
-	}
 	env, opt, err := cfg.environ(os.Environ())
 	if err != nil {
 		return StatusFailed, err
 	}
-	cpus, err := bindings(cfg.Bind, cfg.N)
-	if err != nil {
-		return StatusFailed, err
-	}
-	j := &job{
-		cfg: &cfg, out: newOutput(cfg.Stdout), err: newOutput(cfg.Stderr),
-		heard: make(chan happening, 64), stop: make(chan struct{}),
-	}
+	j := &job{crew: newCrew(&cfg), out: newOutput(cfg.Stdout), err: newOutput(cfg.Stderr)}
 	if sameFile(cfg.Stdout, cfg.Stderr) {
 		j.err = j.out
 	}
+	j.sinks = [2]sink{j.out, j.err}
 	for _, w := range opt.Warnings {
 		j.say("warning: " + w)
 	}
@@ -104,132 +88,77 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (status int,
 	if cfg.Verbose {
 		log = slog.New(slog.NewTextHandler(sayWriter{j}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: undated}))
 	}
-	if j.meeting, err = newMeeting(cfg.N, opt.Values, log, j.worldEvent); err != nil {
+	begin := j.beginHere
+	if len(cfg.Hosts) > 0 {
+		begin = j.beginOnHosts
+	}
+	if err := begin(ctx, env, opt.Values, log); err != nil {
 		return StatusFailed, err
 	}
-	if j.input, err = newInput(cfg.Stdin); err != nil {
-		_ = j.meeting.close()
-		return StatusFailed, fmt.Errorf("launch: standard input: %w", err)
-	}
-	j.starter = newStarter()
 	defer func() {
 		if e := j.end(); err == nil && e != nil {
 			status, err = StatusFailed, e
 		}
 	}()
-	if err := j.startAll(path, env, cpus); err != nil {
-		return StatusFailed, err
-	}
 	j.loop(ctx, signals)
 	j.drain(ctx, signals)
+	if j.notStart != nil {
+		return StatusFailed, j.notStart
+	}
 	return j.policy.exitStatus(), context.Cause(ctx)
 }
 
-// startAll starts the PEs; all, or none is left.
-func (j *job) startAll(path string, env []string, cpus [][]int) error {
+// beginHere starts the PEs as processes of this host; all, or none is left.
+func (j *job) beginHere(_ context.Context, env []string, vals options.Values, log *slog.Logger) error {
+	path, err := lookup(j.cfg.Program)
+	if err != nil {
+		return err
+	}
+	cpus, err := bindings(j.cfg.Bind, j.cfg.N)
+	if err != nil {
+		return err
+	}
+	if j.cfg.Rendezvous == "" {
+		j.meeting, err = newMeeting(j.cfg.N, vals, log, j.worldEvent)
+	} else {
+		j.meeting, err = j.meetAt(vals, log)
+	}
+	if err != nil {
+		return err
+	}
+	if j.input, err = newInput(j.cfg.Stdin); err != nil {
+		_ = j.meeting.close()
+		return fmt.Errorf("launch: standard input: %w", err)
+	}
+	j.launch = j.meeting.launch
+	j.starter = newStarter()
+	if err := j.startAll(path, env, cpus); err != nil {
+		return errors.Join(err, j.end())
+	}
 	var pids []int
-	for rank := range j.cfg.N {
-		c, err := j.startOne(path, env, rank, cpus[rank])
-		if err != nil {
-			for _, c := range j.children {
-				c.signal(syscall.SIGKILL)
-			}
-			for _, c := range j.children {
-				_ = awaitEnd(c.cmd.Process.Pid) // killed: it ends
-				c.reap()
-			}
-			j.relays.Wait()
-			return &StartError{Program: j.cfg.Program, Err: fmt.Errorf("pe %d: %w", rank, err)}
-		}
-		j.children = append(j.children, c)
+	for rank, c := range j.children {
+		j.procs = append(j.procs, c)
 		pids = append(pids, c.cmd.Process.Pid)
 		j.verbose("pe %d (process %d): started", rank, c.cmd.Process.Pid)
 	}
 	j.policy = newPolicy(pids, j.cfg.Grace, j.cfg.Timeout)
-	for rank, pid := range pids {
-		j.wg.Add(1)
-		go func() {
-			defer j.wg.Done()
-			err := awaitEnd(pid)
-			j.tell(happening{rank: rank, ended: true, err: err})
-		}()
-	}
 	return nil
 }
 
-func (j *job) startOne(path string, env []string, rank int, cpus []int) (*child, error) {
-	var stdin *os.File
-	if rank == 0 {
-		stdin = j.input.file
-	}
-	c := &child{cmd: command(path, j.cfg, append(slices.Clone(env), j.meeting.launch(rank).Env()...), stdin)}
-	prefix := ""
-	if j.cfg.Prefix {
-		prefix = fmt.Sprintf("[%d] ", rank)
-	}
-	var theirs []*os.File
-	release := func() {
-		for _, f := range theirs {
-			_ = f.Close()
-		}
-	}
-	for i, to := range []*output{j.out, j.err} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			if i > 0 {
-				_ = c.relays[0].from.Close()
-			}
-			release()
-			return nil, err
-		}
-		theirs = append(theirs, w)
-		c.relays[i] = &relay{
-			from: r, to: to, source: rank, prefix: prefix, done: make(chan struct{}), over: make(chan struct{}),
-			broken: func(err error) { j.tell(happening{rank: rank, err: err}) },
-		}
-	}
-	c.cmd.Stdout, c.cmd.Stderr = theirs[0], theirs[1]
-	err := j.starter.start(c.cmd, cpus)
-	release()
-	if rank == 0 {
-		j.input.given()
-	}
+// meetAt opens the rendezvous that was asked for, and says where.
+func (j *job) meetAt(vals options.Values, log *slog.Logger) (*meeting, error) {
+	l, bound, err := bootstrap.ListenAt(j.cfg.Rendezvous, vals.Interface)
 	if err != nil {
-		for _, r := range c.relays {
-			_ = r.from.Close()
-		}
-		return nil, bare(err)
+		return nil, err
 	}
-	for _, r := range c.relays {
-		j.relays.Add(1)
-		go func() {
-			defer j.relays.Done()
-			r.run()
-		}()
+	if bound.Addr.IsValid() {
+		j.say(fmt.Sprintf("the PEs meet at %s (%v)", j.cfg.Rendezvous, bound))
 	}
-	return c, nil
-}
-
-// bare strips what the message of StartError says anyway.
-func bare(err error) error {
-	if e, ok := err.(*os.PathError); ok && strings.HasSuffix(e.Op, "exec") {
-		return e.Err
-	}
-	if e, ok := err.(*exec.Error); ok {
-		return e.Err
-	}
-	return err
+	return meetAt(l, j.cfg.Rendezvous, j.cfg.N, vals, log, j.worldEvent)
 }
 
 // worldEvent is called by the meeting.
 func (j *job) worldEvent(e bootstrap.Event) { j.tell(happening{rank: e.PE, event: &e}) }
-
-func (j *job) tell(h happening) {
-	select {
-	case j.heard <- h:
-	case <-j.stop:
-	}
-}
 
 // loop goes on until all processes have ended and their world has noticed, or
 // the job was given up.
@@ -250,7 +179,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) {
 		select {
 		case h := <-j.heard:
 			j.hear(h)
-			if h.quiet && j.policy.left == 0 {
+			if (h.quiet || h.post != nil) && j.policy.left == 0 {
 				settled = j.meeting.settled()
 				t := time.NewTimer(settleTime)
 				defer t.Stop()
@@ -287,9 +216,10 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) {
 func (j *job) hear(h happening) {
 	switch {
 	case h.ended:
-		c := j.children[h.rank]
+		c := j.procs[h.rank]
 		c.reap()
-		j.meeting.gone(h.rank, c.how)
+		_, how := c.result()
+		j.meeting.gone(h.rank, how)
 		j.wg.Add(1)
 		go func() {
 			defer j.wg.Done()
@@ -297,9 +227,12 @@ func (j *job) hear(h happening) {
 			j.tell(happening{rank: h.rank, quiet: true})
 		}()
 	case h.quiet:
-		c := j.children[h.rank]
-		j.verbose("pe %d (process %d): ended: %s", h.rank, c.cmd.Process.Pid, c.how)
-		j.do(j.policy.exited(h.rank, c.status, c.how))
+		status, how := j.procs[h.rank].result()
+		x := &j.policy.procs[h.rank]
+		j.verbose("pe %d (process %d%s): ended: %s", h.rank, x.pid, x.on, how)
+		j.do(j.policy.exited(h.rank, status, how))
+	case h.post != nil:
+		j.hearPost(h)
 	case h.err != nil:
 		if !errors.Is(h.err, syscall.EPIPE) {
 			j.say("output: " + h.err.Error())
@@ -321,6 +254,9 @@ func (j *job) signal(sig syscall.Signal) {
 		// The write that raised it has failed too.
 	case syscall.SIGTSTP:
 		j.signalAlive(syscall.SIGSTOP)
+		for _, p := range j.posts {
+			p.pause()
+		}
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP) // a SIGCONT will come
 	case syscall.SIGCONT:
 		j.signalAlive(syscall.SIGCONT)
@@ -331,7 +267,7 @@ func (j *job) signal(sig syscall.Signal) {
 
 func (j *job) signalAlive(sig syscall.Signal) {
 	for _, r := range j.policy.alive() {
-		j.children[r].signal(sig)
+		j.procs[r].signal(sig)
 	}
 }
 
@@ -341,7 +277,7 @@ func (j *job) do(actions []action) {
 		switch a.kind {
 		case actSignal:
 			for _, r := range a.ranks {
-				j.children[r].signal(a.sig)
+				j.procs[r].signal(a.sig)
 			}
 		case actArm:
 			j.timer.Reset(a.after)
@@ -358,6 +294,9 @@ func (j *job) do(actions []action) {
 func (j *job) drain(ctx context.Context, signals <-chan os.Signal) {
 	if j.gaveUp {
 		return
+	}
+	for _, p := range j.posts {
+		p.mail.push(order{Finish: true})
 	}
 	done := make(chan struct{})
 	go func() {
@@ -382,6 +321,12 @@ func (j *job) drain(ctx context.Context, signals <-chan os.Signal) {
 
 // end releases what the job held.
 func (j *job) end() error {
+	for _, p := range j.posts {
+		p.mail.close()
+	}
+	for _, p := range j.posts {
+		p.dismiss()
+	}
 	close(j.stop)
 	err := j.meeting.close()
 	j.starter.stop() // and with it what was given up

@@ -45,12 +45,9 @@ type generation struct {
 	over     int // goodbyes and losses
 }
 
-// newMeeting opens the address. note is called by one goroutine per world.
+// newMeeting opens an address of its own on this host. note is called by one
+// goroutine per world.
 func newMeeting(n int, vals options.Values, log *slog.Logger, note func(bootstrap.Event)) (*meeting, error) {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, fmt.Errorf("launch: no random bytes: %w", err)
-	}
 	address, err := bootstrap.NewAddress()
 	if err != nil {
 		return nil, err
@@ -58,6 +55,16 @@ func newMeeting(n int, vals options.Values, log *slog.Logger, note func(bootstra
 	l, err := bootstrap.Listen(address)
 	if err != nil {
 		return nil, err
+	}
+	return meetAt(l, address, n, vals, log, note)
+}
+
+// meetAt is newMeeting at a listener, which it owns, for members that dial address.
+func meetAt(l net.Listener, address string, n int, vals options.Values, log *slog.Logger, note func(bootstrap.Event)) (*meeting, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("launch: no random bytes: %w", err)
 	}
 	m := &meeting{
 		address: address, secret: secret, l: l, note: note,

@@ -56,12 +56,17 @@ func (o *output) write(source int, prefix string, line []byte) error {
 	return o.err
 }
 
+// sink takes what a source wrote, as output.write does.
+type sink interface {
+	write(source int, prefix string, line []byte) error
+}
+
 // relay passes on one stream of one PE, line by line, until its end. After the
 // process's end (done) it takes what is in the pipe, but does not wait for a
 // process that escaped and still holds it open.
 type relay struct {
 	from   *os.File
-	to     *output
+	to     sink
 	source int
 	prefix string
 	done   chan struct{} // the process has ended

@@ -42,7 +42,8 @@ type policy struct {
 
 // proc is one PE's process.
 type proc struct {
-	pid    int
+	pid    int    // 0: not started yet
+	on     string // " on " and its host, where there are several
 	ended  bool
 	status int    // as a shell has it
 	how    string // as a person has it
@@ -100,6 +101,15 @@ func (p *policy) exited(rank, status int, how string) []action {
 		do = p.fail(rank)
 	}
 	return append(do, p.report(p.left == 0)...)
+}
+
+// unstarted: these are not there, and never were.
+func (p *policy) unstarted(ranks []int) []action {
+	for _, r := range ranks {
+		p.procs[r].byUs, p.procs[r].ended, p.procs[r].status = true, true, StatusFailed
+		p.left--
+	}
+	return p.aborted()
 }
 
 // lost: the world lost a PE, for a cause.
@@ -236,7 +246,7 @@ func (p *policy) report(now bool) []action {
 		}
 		p.told++
 		p.blamed = x.status != 0 && !x.byUs
-		do = append(do, say("pe %d (process %d): %s", r, x.pid, x.story()))
+		do = append(do, say("pe %d (process %d%s): %s", r, x.pid, x.on, x.story()))
 	}
 	return do
 }

@@ -18,6 +18,7 @@ import (
 type StartError struct {
 	Program string
 	Err     error
+	status  int // as another host found it; 0: to be found out
 }
 
 func (e *StartError) Error() string { return fmt.Sprintf("%s: %v", e.Program, e.Err) }
@@ -28,6 +29,8 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Status is the exit status that a shell would give.
 func (e *StartError) Status() int {
 	switch {
+	case e.status != 0:
+		return e.status
 	case errors.Is(e.Err, exec.ErrNotFound), errors.Is(e.Err, fs.ErrNotExist), errors.Is(e.Err, syscall.ENOTDIR):
 		return StatusNotFound
 	case errors.Is(e.Err, fs.ErrPermission), errors.Is(e.Err, syscall.ENOEXEC), errors.Is(e.Err, syscall.EISDIR):
@@ -111,6 +114,7 @@ func command(path string, cfg *Config, env []string, stdin *os.File) *exec.Cmd {
 		Path:        path,
 		Args:        append([]string{cfg.Program}, cfg.Args...),
 		Env:         env,
+		Dir:         cfg.Dir,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if stdin != nil {
@@ -118,6 +122,8 @@ func command(path string, cfg *Config, env []string, stdin *os.File) *exec.Cmd {
 	}
 	return cmd
 }
+
+func (c *child) result() (status int, how string) { return c.status, c.how }
 
 // awaitEnd waits until a process has ended, and leaves it to be reaped: until
 // then its number, and that of its group, are nobody else's.

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -33,6 +34,17 @@ func newInput(f *os.File) (*input, error) {
 	return in, nil
 }
 
+// sendInput passes what f has on to a host.
+func sendInput(f *os.File, to io.WriteCloser) *input {
+	in := &input{stop: make(chan struct{})}
+	if f == nil {
+		return in
+	}
+	in.done = make(chan struct{})
+	go in.pass(f, to)
+	return in
+}
+
 // given closes the launcher's copy of the pipe, once the process has its own.
 func (in *input) given() {
 	if in.done != nil && in.file != nil {
@@ -54,9 +66,10 @@ func (in *input) close() {
 	}
 }
 
-func (in *input) pass(from, to *os.File) {
+func (in *input) pass(from *os.File, to io.WriteCloser) {
 	defer close(in.done)
 	defer func() { _ = to.Close() }()
+	terminal := isTerminal(from)
 	fd := int(from.Fd())
 	buf := make([]byte, 4096)
 	for {
@@ -72,7 +85,7 @@ func (in *input) pass(from, to *os.File) {
 			return
 		case n < 1:
 			continue
-		case !foreground(fd):
+		case terminal && !foreground(fd):
 			// Something is typed, for others.
 			select {
 			case <-in.stop:
