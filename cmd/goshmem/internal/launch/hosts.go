@@ -3,9 +3,9 @@ package launch
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"goshmem/internal/bootstrap"
 	"goshmem/internal/errs"
 )
 
@@ -13,18 +13,21 @@ import (
 // questions: several at once could not be answered.
 const DefaultAgent = "ssh -x -T -o BatchMode=yes"
 
-// ParseHosts reads a list of hosts, "a,b,c".
+// ParseHosts reads a list of hosts: "a,b,c", "node[01-04]".
 func ParseHosts(list string) ([]string, error) {
-	var hosts []string
-	for h := range strings.SplitSeq(list, ",") {
-		h = strings.TrimSpace(h)
+	hosts, err := bootstrap.ExpandHosts(strings.ReplaceAll(list, ", ", ","))
+	if err != nil {
+		return nil, fmt.Errorf("launch: %w", err)
+	}
+	seen := map[string]bool{}
+	for _, h := range hosts {
 		switch {
-		case h == "" || strings.HasPrefix(h, "-") || strings.ContainsAny(h, " \t\r\n\x00"):
+		case strings.HasPrefix(h, "-"):
 			return nil, fmt.Errorf("launch: %q in the list of hosts is none: %w", h, errs.ErrConfig)
-		case slices.Contains(hosts, h):
+		case seen[h]:
 			return nil, fmt.Errorf("launch: host %s is listed twice: %w", h, errs.ErrConfig)
 		}
-		hosts = append(hosts, h)
+		seen[h] = true
 	}
 	return hosts, nil
 }

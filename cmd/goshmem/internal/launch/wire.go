@@ -22,7 +22,7 @@ const (
 	greeting    = "goshmem agent 1"
 	reportMax   = 2*lineMax + 4<<10 // bytes of a line from an agent: a piece of output in base64
 	orderMax    = 16 << 20          // bytes of a line to an agent: arguments and environment
-	bannerMax   = 1 << 20           // bytes before the greeting
+	bannerMax   = 64 << 10          // bytes before the greeting
 	outputAhead = 1 << 20           // bytes of one stream on their way from an agent
 	inputAhead  = 256 << 10         // bytes of input on their way to one
 )
