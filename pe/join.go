@@ -51,6 +51,9 @@ func Join(ctx context.Context, cfg Config) (*PE, error) {
 	conn.HostID = strings.TrimSpace(shm.HostID() + " " + vals.HostID)
 	conn.Interface = vals.Interface
 	conn.Logger = cfg.Logger
+	if err := conn.Meet(ctx); err != nil {
+		return nil, fmt.Errorf("pe: join as rank %d of %d: %w", conn.Rank, conn.Size, err)
+	}
 	m, err := bootstrap.Connect(ctx, conn)
 	if err != nil {
 		return nil, fmt.Errorf("pe: join as rank %d of %d: %w", conn.Rank, conn.Size, err)

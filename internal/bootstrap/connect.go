@@ -67,10 +67,8 @@ func Connect(ctx context.Context, cfg ConnectConfig) (Member, error) {
 	}
 	var m Member
 	var err error
-	if cfg.Address == "" && cfg.PMIFD > 0 && cfg.Size > 1 {
-		if err := meetByPMI(ctx, &cfg); err != nil {
-			return nil, err
-		}
+	if err := cfg.Meet(ctx); err != nil {
+		return nil, err
 	}
 	if cfg.Rank != 0 || cfg.HubExternal {
 		dial := DialConfig{

@@ -122,6 +122,18 @@ func (p *pmi) finish() {
 	_ = p.conn.Close()
 }
 
+// Meet finds the rendezvous, where that takes asking: by PMI. Connect does it
+// too; a caller that wants to know Address and Secret does it before.
+func (c *ConnectConfig) Meet(ctx context.Context) error {
+	if c.Address != "" || c.PMIFD <= 0 || c.Size < 2 {
+		return nil
+	}
+	if c.JoinDeadline <= 0 {
+		c.JoinDeadline = DefaultJoinDeadline
+	}
+	return meetByPMI(ctx, c)
+}
+
 // meetByPMI finds the rendezvous of a job over several hosts in the launcher's
 // key-value space, where rank 0, which opens it, puts it, with a secret if the
 // job has none. The answer goes into this process's environment, for further
