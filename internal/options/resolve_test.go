@@ -45,22 +45,22 @@ func TestDefaults(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	r, err := Resolve(Values{}, []string{
+		"GOSHMEM_INTERFACE=eth0", "GOSHMEM_HOST_ID=a",
 		"GOSHMEM_HEAP_SIZE=1GiB", "GOSHMEM_SPARSE=yes", "GOSHMEM_PATH=Proxy", "GOSHMEM_RING_CAPACITY=1",
 		"GOSHMEM_WINDOW=2", "GOSHMEM_BACKLOG=3", "GOSHMEM_CONTEXTS=4", "GOSHMEM_FAILURE_DEADLINE=5s",
 		"GOSHMEM_HEARTBEAT=100ms", "GOSHMEM_JOIN_TIMEOUT=6s", "GOSHMEM_TIMEOUT=1h", "GOSHMEM_CLOSE_TIMEOUT=7s",
 		"GOSHMEM_INLINE_MAX=1", "GOSHMEM_SPIN_TURNS=8", "GOSHMEM_SLEEP_AFTER=1ms", "GOSHMEM_RENDEZVOUS=unix:@a=b",
 		"GOSHMEM_SECRET=00ff", "GOSHMEM_SECRET_FILE=/run/secret", "HOME=/root", "GOSHMEM_RANK=3",
 		"GOSHMEM_NODES=2", "GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
-		"GOSHMEM_INTERFACE=eth0", "GOSHMEM_HOST_ID=a",
 	})
 	require.NoError(t, err)
 	want := Values{
+		Interface: "eth0", HostID: "a",
 		HeapSize: 1 << 30, Sparse: true, Path: PathProxy, RingCapacity: 1, Window: 2, Backlog: 3, Contexts: 4,
 		FailureDeadline: 5 * time.Second, Heartbeat: 100 * time.Millisecond, JoinTimeout: 6 * time.Second,
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
 		Nodes: 2, SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
-		Interface: "eth0", HostID: "a",
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)
