@@ -9,7 +9,7 @@ STRESS   ?= 10
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help build run test test-unit test-race test-procs cross lint bench bench-peers fuzz stress generate clean
+.PHONY: help build run test test-unit test-race test-netns test-procs cross lint bench bench-peers fuzz stress generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,11 @@ RACE_OUT := /bench$$|/coll/internal/reduce$$|/coll/relaysim$$|/moe/(bf16|oracle|
 test-race: ## the race detector over everything short enough
 	@if command -v $${CC:-gcc} >/dev/null; then CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./... | grep -vE '$(RACE_OUT)'); \
 	else echo "SKIP test-race: no C compiler (the race detector needs one)"; fi
+
+# Several hosts on this one: network namespaces. What they hold dies with the test.
+test-netns: ## hosts as network namespaces: rendezvous, launchers, losses, suites between them (needs root)
+	@if [ "$$(id -u)" != 0 ]; then echo "SKIP test-netns: network namespaces need root"; \
+	else $(GO) test -count=1 -timeout 5m -tags netns -run 'Netns|TestLab' ./cmd/goshmem ./internal/netlab; fi
 
 cross: ## builds that must work elsewhere: no cgo, arm64, without purego
 	CGO_ENABLED=0 $(GO) build ./...

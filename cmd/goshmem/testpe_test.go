@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"goshmem/coll"
+	"goshmem/internal/bootstrap"
+	"goshmem/internal/shm"
 	"goshmem/internal/spin"
+	"goshmem/internal/suite"
 	"goshmem/pe"
 	"goshmem/rma"
 )
@@ -162,6 +165,19 @@ func testPE(args []string) int {
 			}
 			return pe.Run(ctx, pe.Config{}, waitForever)
 		},
+		// meet joins the job without making a world, exchanges, and waits for losses
+		// if args[1] says so.
+		"meet": func() error { return meetOnly(ctx, len(args) > 1) },
+		// suite runs the cases of args[1].
+		"suite": func() error {
+			cases, n := map[string]func() []suite.Case{"pe": suite.PE, "rma": suite.RMA, "amo": suite.AMO}[args[1]](), 0
+			size, err := strconv.Atoi(os.Getenv("GOSHMEM_SIZE"))
+			if err == nil {
+				err = suite.Launched(ctx, size, cases, func(string) { n++ })
+			}
+			fmt.Printf("%d cases\n", n)
+			return err
+		},
 		"worlds": func() error {
 			n, err := strconv.Atoi(args[1])
 			for i := 0; i < n && err == nil; i++ {
@@ -183,6 +199,44 @@ func testPE(args []string) int {
 	}
 	fmt.Println("error:", err)
 	return 1
+}
+
+// meetOnly is a member of the job's bootstrap and no more.
+func meetOnly(ctx context.Context, wait bool) error {
+	l, found, err := bootstrap.Detect(os.Getenv)
+	if err != nil || !found {
+		return fmt.Errorf("launch: %v, %w", found, err)
+	}
+	cfg := l.Config()
+	cfg.HostID, cfg.Interface = shm.HostID(), os.Getenv("GOSHMEM_INTERFACE")
+	cfg.FailureDeadline, _ = time.ParseDuration(os.Getenv("GOSHMEM_FAILURE_DEADLINE"))
+	m, err := bootstrap.Connect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	hosts, all := map[string]bool{}, make([]int, l.Size)
+	for i := range all {
+		all[i] = i
+		p, _ := m.Peer(i)
+		hosts[p.HostID] = true
+	}
+	lost := make(chan bootstrap.Event, l.Size)
+	m.OnEvent(func(e bootstrap.Event) {
+		if e.Kind == bootstrap.EventLost || e.Kind == bootstrap.EventHubLost {
+			lost <- e
+		}
+	})
+	for range 20 {
+		if _, err := m.Gather(ctx, "x", all, make([]byte, 1000)); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("pe %d of %d on %d hosts\n", l.Rank, l.Size, len(hosts))
+	if wait {
+		e := <-lost
+		return fmt.Errorf("%w: pe %d %v: %s", pe.ErrPeerLost, e.PE, e.Kind, e.Cause)
+	}
+	return errors.Join(m.Goodbye(), m.Close())
 }
 
 // ready says which process is which PE.

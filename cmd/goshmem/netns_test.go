@@ -1,0 +1,196 @@
+//go:build netns
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"goshmem/internal/netlab"
+)
+
+// onLab runs the tool at the head of a lab.
+func onLab(t *testing.T, l *netlab.Lab, args ...string) *started {
+	t.Helper()
+	return startWith(t, func(c *exec.Cmd) {
+		c.Args = append(append(l.Head(), toolName), c.Args[1:]...)
+		c.Path = c.Args[0]
+	}, args...)
+}
+
+func labArgs(l *netlab.Lab, args ...string) []string {
+	return append([]string{"run", "-hosts", strings.Join(l.Hosts(), ","), "-agent", l.Agent, "-remote", toolName, "-prefix", "-grace", "1m"}, args...)
+}
+
+// The PEs of several hosts meet, and say which hosts there are.
+func TestNetnsMeet(t *testing.T) {
+	for _, hosts := range []int{2, 4} {
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			l := netlab.Bridge(t, hosts)
+			s := onLab(t, l, labArgs(l, "-ppn", "2", peName, "meet")...)
+			require.Equal(t, 0, s.wait())
+			for rank := range 2 * hosts {
+				assert.Contains(t, s.out.String(), fmt.Sprintf("[%d] pe %d of %d on %d hosts\n", rank, rank, 2*hosts, hosts))
+			}
+			assert.Regexp(t, `^goshmem: the PEs meet at 10\.77\.0\.\d:\d+ \(eth0: the way to h0\)\n$`, s.err.String())
+		})
+	}
+}
+
+// Slow wires and lost frames are borne: nobody is taken for lost.
+func TestNetnsBadWires(t *testing.T) {
+	l := netlab.Tapped(t, 2)
+	l.Slow(20 * time.Millisecond)
+	l.Drop(20)
+	s := onLab(t, l, labArgs(l, "-ppn", "2", "-env", "GOSHMEM_FAILURE_DEADLINE=5s", peName, "meet")...)
+	require.Equal(t, 0, s.wait())
+	assert.Contains(t, s.out.String(), "pe 3 of 4 on 2 hosts\n")
+	assert.NotZero(t, l.Dropped())
+}
+
+// A host that is cut off is lost to all others within the deadline, and its own
+// PEs know that they are.
+func TestNetnsCut(t *testing.T) {
+	for name, lab := range map[string]func(testing.TB, int) *netlab.Lab{"bridge": netlab.Bridge, "tapped": netlab.Tapped} {
+		t.Run(name, func(t *testing.T) {
+			l := lab(t, 4)
+			s := onLab(t, l, labArgs(l, "-env", "GOSHMEM_FAILURE_DEADLINE=2s", peName, "meet", "wait")...)
+			s.expect(s.out, 4, `(?m)^\[\d\] pe \d of 4 on 4 hosts$`)
+			l.Cut(2)
+			assert.Equal(t, lostStatus, s.wait())
+			for _, rank := range []int{0, 1, 3} {
+				assert.Regexp(t, fmt.Sprintf(`(?m)^\[%d\] lost: .*pe 2 lost: silent for 2s`, rank), s.out.String())
+			}
+			assert.Regexp(t, `(?m)^\[2\] lost: .*its hub was silent for 2s`, s.out.String())
+		})
+	}
+}
+
+// A PE that ends is lost to those of other hosts.
+func TestNetnsKilledPE(t *testing.T) {
+	l := netlab.Bridge(t, 2)
+	s := onLab(t, l, labArgs(l, "sh", "-c", `[ $GOSHMEM_RANK = 0 ] || exec `+peName+` meet wait; `+peName+` meet wait & p=$!; sleep 1; kill -9 $p; wait $p`)...)
+	assert.Equal(t, 137, s.wait())
+	assert.Regexp(t, `(?m)^\[1\] lost: .*pe 0 lost`, s.out.String())
+}
+
+// hasNet reports whether this build carries operations between hosts.
+func hasNet(t *testing.T) bool {
+	agent := script(t, `GOSHMEM_HOST_ID=$host exec "$@"`)
+	s := startWith(t, loopback, hostArgs(agent, "a,b", "-env", "GOSHMEM_TCP_LISTEN=127.0.0.1", peName, "worlds", "1")...)
+	if s.wait() == 0 {
+		return true
+	}
+	require.Contains(t, s.out.String(), "no remote transport in this build")
+	return false
+}
+
+// Worlds over several hosts: the suites of the operations, and MoE.
+func TestNetnsWorlds(t *testing.T) {
+	if !hasNet(t) {
+		t.Log("this build carries nothing between hosts: the suites are not run")
+		return
+	}
+	moe := build(t, "moe")
+	for _, hosts := range []int{2, 4} {
+		for name, program := range map[string][]string{
+			"worlds": {peName, "worlds", "3"}, "rma": {peName, "suite", "rma"}, "amo": {peName, "suite", "amo"}, "moe": {moe, "-tokens", "64", "-hidden", "256"},
+		} {
+			t.Run(fmt.Sprintf("%s on %d", name, hosts), func(t *testing.T) {
+				l := netlab.Bridge(t, hosts)
+				s := onLab(t, l, labArgs(l, program...)...)
+				assert.Equal(t, 0, s.wait())
+			})
+		}
+	}
+	t.Run("mixed", func(t *testing.T) {
+		l := netlab.Bridge(t, 2)
+		s := onLab(t, l, labArgs(l, "-ppn", "2", peName, "suite", "rma")...)
+		assert.Equal(t, 0, s.wait())
+	})
+	t.Run("bad wires", func(t *testing.T) {
+		l := netlab.Tapped(t, 2)
+		l.Slow(time.Millisecond)
+		l.Drop(200)
+		s := onLab(t, l, labArgs(l, peName, "suite", "amo")...)
+		assert.Equal(t, 0, s.wait())
+		assert.NotZero(t, l.Dropped())
+	})
+	t.Run("cut", func(t *testing.T) {
+		l := netlab.Bridge(t, 4)
+		s := onLab(t, l, labArgs(l, "-env", "GOSHMEM_FAILURE_DEADLINE=2s", peName, "wait")...)
+		s.pids(4)
+		l.Cut(1)
+		assert.Equal(t, lostStatus, s.wait())
+		for _, rank := range []int{0, 2, 3} {
+			assert.Regexp(t, fmt.Sprintf(`(?m)^\[%d\] lost: .*pe 1 lost`, rank), s.out.String())
+		}
+		assert.Regexp(t, `(?m)^\[1\] lost: `, s.out.String())
+	})
+}
+
+// build compiles an example.
+func build(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", path, "goshmem/examples/"+name).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// The launchers of others on two hosts.
+func TestNetnsLaunchers(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("00112233\n"), 0o600))
+	byHand := func(variables string) []string {
+		return []string{"sh", "-c", `for r in 0 1 2 3; do env ` + variables + ` "$0" h$((r / 2)) ` + peName + ` meet & p="$p $!"; done; for x in $p; do wait $x || exit 1; done`}
+	}
+	for name, c := range map[string]struct {
+		need    string
+		command []string
+	}{
+		"hydra": {"mpiexec.hydra", []string{"mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", "SSH", "-hosts", "h0,h1", "-ppn", "2", "-n", "4", peName, "meet"}},
+		"open mpi": {"mpirun.openmpi", []string{"mpirun.openmpi", "--allow-run-as-root", "--host", "h0:2,h1:2", "--mca", "plm_rsh_agent", "SSH", "-n", "4",
+			"-x", "GOSHMEM_RENDEZVOUS=h0:5077", "-x", "GOSHMEM_SECRET_FILE=" + secret, peName, "meet"}},
+		"torch":      {"sh", byHand("GOSHMEM_SECRET_FILE=" + secret + " RANK=$r WORLD_SIZE=4 LOCAL_RANK=$((r % 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=h0 MASTER_PORT=29500")},
+		"slurm":      {"sh", byHand("GOSHMEM_SECRET_FILE=" + secret + " SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=$((r % 2)) SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=h[0-1] SLURM_JOB_ID=7 SLURM_STEP_ID=0")},
+		"kubernetes": {"sh", []string{"sh", "-c", `for r in 0 1; do env GOSHMEM_SECRET_FILE=` + secret + ` GOSHMEM_RENDEZVOUS=h0:5078 GOSHMEM_SIZE=2 JOB_COMPLETION_INDEX=$r "$0" h$r ` + peName + ` meet & p="$p $!"; done; for x in $p; do wait $x || exit 1; done`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(c.need); err != nil {
+				t.Logf("%s is not installed: not tried", c.need)
+				return
+			}
+			l := netlab.Bridge(t, 2)
+			args := c.command
+			for i := range args {
+				if args[i] == "SSH" {
+					args[i] = l.SSH
+				}
+			}
+			if args[0] == "sh" {
+				args = append(args, l.Agent)
+			}
+			s := startWith(t, func(cmd *exec.Cmd) {
+				cmd.Args = append(l.Head(), args...)
+				cmd.Path = cmd.Args[0]
+			})
+			assert.Equal(t, 0, s.wait())
+			n := 4
+			if name == "kubernetes" {
+				n = 2
+			}
+			for rank := range n {
+				assert.Contains(t, s.out.String(), fmt.Sprintf("pe %d of %d on 2 hosts\n", rank, n))
+			}
+		})
+	}
+}
