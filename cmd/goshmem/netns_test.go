@@ -100,22 +100,24 @@ func TestNetnsWorlds(t *testing.T) {
 		return
 	}
 	moe := build(t, "moe")
-	for _, hosts := range []int{2, 4} {
-		for name, program := range map[string][]string{
-			"worlds": {peName, "worlds", "3"}, "rma": {peName, "suite", "rma"}, "amo": {peName, "suite", "amo"}, "moe": {moe, "-tokens", "64", "-hidden", "256"},
-		} {
-			t.Run(fmt.Sprintf("%s on %d", name, hosts), func(t *testing.T) {
-				l := netlab.Bridge(t, hosts)
-				s := onLab(t, l, labArgs(l, program...)...)
-				assert.Equal(t, 0, s.wait())
-			})
-		}
+	for name, c := range map[string]struct {
+		hosts, ppn int
+		program    []string
+	}{
+		"worlds on 2":    {2, 1, []string{peName, "worlds", "3"}},
+		"worlds on 4":    {4, 1, []string{peName, "worlds", "3"}},
+		"rma":            {2, 1, []string{peName, "suite", "rma"}},
+		"rma, 2 on each": {2, 2, []string{peName, "suite", "rma"}},
+		"amo":            {2, 1, []string{peName, "suite", "amo"}},
+		"moe on 2":       {2, 1, []string{moe, "-tokens", "64", "-hidden", "256"}},
+		"moe on 4":       {4, 1, []string{moe, "-tokens", "64", "-hidden", "256"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := netlab.Bridge(t, c.hosts)
+			s := onLab(t, l, labArgs(l, append([]string{"-ppn", fmt.Sprint(c.ppn), "-timeout", "50s"}, c.program...)...)...)
+			assert.Equal(t, 0, s.wait())
+		})
 	}
-	t.Run("mixed", func(t *testing.T) {
-		l := netlab.Bridge(t, 2)
-		s := onLab(t, l, labArgs(l, "-ppn", "2", peName, "suite", "rma")...)
-		assert.Equal(t, 0, s.wait())
-	})
 	t.Run("bad wires", func(t *testing.T) {
 		l := netlab.Tapped(t, 2)
 		l.Slow(time.Millisecond)

@@ -173,7 +173,11 @@ func testPE(args []string) int {
 			cases, n := map[string]func() []suite.Case{"pe": suite.PE, "rma": suite.RMA, "amo": suite.AMO}[args[1]](), 0
 			size, err := strconv.Atoi(os.Getenv("GOSHMEM_SIZE"))
 			if err == nil {
-				err = suite.Launched(ctx, size, cases, func(string) { n++ })
+				err = suite.Launched(ctx, size, cases, func(name string, err error) {
+					if n++; err != nil {
+						fmt.Printf("%s: %v\n", name, err)
+					}
+				})
 			}
 			fmt.Printf("%d cases\n", n)
 			return err

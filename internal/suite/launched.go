@@ -9,8 +9,9 @@ import (
 
 // Launched runs cases on the PEs that a launcher started, of which this process
 // is one of size: each in a world of its own, one after the other. Those that
-// simulate hosts are left out. note, if any, is told of each that begins.
-func Launched(ctx context.Context, size int, cases []Case, note func(name string)) error {
+// simulate hosts are left out. note is told of each that begins, and of a failure
+// as it happens: a PE that fails in the middle may be long in ending.
+func Launched(ctx context.Context, size int, cases []Case, note func(name string, err error)) error {
 	for _, c := range cases {
 		cfg := pe.Config{Size: size, HeapSize: c.Heap, Timeout: patience}
 		if cfg.HeapSize == 0 {
@@ -22,18 +23,20 @@ func Launched(ctx context.Context, size int, cases []Case, note func(name string
 		if c.PEs > size || cfg.Nodes > 0 || cfg.Remote != nil {
 			continue
 		}
-		if note != nil {
-			note(c.Name)
-		}
+		note(c.Name, nil)
 		launched := cfg
 		launched.Size = 0
 		err := pe.Run(ctx, launched, func(p *pe.PE) error {
-			return Body(ctx, p, cfg, func(e *Env) {
+			err := Body(ctx, p, cfg, func(e *Env) {
 				c.Run(e)
 				if !c.Leaves {
 					e.Barrier()
 				}
 			})
+			if err != nil {
+				note(c.Name, err)
+			}
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
