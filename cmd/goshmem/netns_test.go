@@ -99,7 +99,7 @@ func TestNetnsWorlds(t *testing.T) {
 		t.Log("this build carries nothing between hosts: the suites are not run")
 		return
 	}
-	moe := build(t, "moe")
+	moe := []string{build(t, "moe"), "-tokens", "64", "-hidden", "256"} // it checks every token
 	for name, c := range map[string]struct {
 		hosts, ppn int
 		program    []string
@@ -109,8 +109,8 @@ func TestNetnsWorlds(t *testing.T) {
 		"rma":            {2, 1, []string{peName, "suite", "rma"}},
 		"rma, 2 on each": {2, 2, []string{peName, "suite", "rma"}},
 		"amo":            {2, 1, []string{peName, "suite", "amo"}},
-		"moe on 2":       {2, 1, []string{moe, "-tokens", "64", "-hidden", "256"}},
-		"moe on 4":       {4, 1, []string{moe, "-tokens", "64", "-hidden", "256"}},
+		"moe on 2":       {2, 1, moe},
+		"moe on 4":       {4, 1, moe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := netlab.Bridge(t, c.hosts)
@@ -121,8 +121,8 @@ func TestNetnsWorlds(t *testing.T) {
 	t.Run("bad wires", func(t *testing.T) {
 		l := netlab.Tapped(t, 2)
 		l.Slow(time.Millisecond)
-		l.Drop(200)
-		s := onLab(t, l, labArgs(l, peName, "suite", "amo")...)
+		l.Drop(100)
+		s := onLab(t, l, labArgs(l, append([]string{"-timeout", "50s"}, moe...)...)...)
 		assert.Equal(t, 0, s.wait())
 		assert.NotZero(t, l.Dropped())
 	})
