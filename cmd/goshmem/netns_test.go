@@ -114,8 +114,8 @@ func TestNetnsWorlds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := netlab.Bridge(t, c.hosts)
-			s := onLab(t, l, labArgs(l, append([]string{"-ppn", fmt.Sprint(c.ppn), "-timeout", "50s"}, c.program...)...)...)
-			assert.Equal(t, 0, s.wait())
+			s := onLab(t, l, labArgs(l, append([]string{"-ppn", fmt.Sprint(c.ppn), "-timeout", "100s"}, c.program...)...)...)
+			assert.Equal(t, 0, s.waitFor(2*time.Minute))
 		})
 	}
 	t.Run("bad wires", func(t *testing.T) {
