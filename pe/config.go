@@ -33,6 +33,7 @@ type Config struct {
 	SleepAfter      time.Duration // time of yielding before a waiter sleeps
 	Rendezvous      string        // where the PEs meet: "unix:@name", "unix:/path"; "host:port" of rank 0's host
 	Interface       string        // where a host:port rendezvous listens: a name, an address, a subnet, "any"
+	NICs            string        // RDMA ports that may be chosen: "mlx5_0,mlx5_1:2", "^mlx5_2"
 	HostID          string        // tells hosts apart that the kernel does not
 	Secret          string        // the job's secret, in hex
 	SecretFile      string        // a file that holds it
@@ -92,6 +93,7 @@ func (c *Config) values() options.Values {
 		SimBandwidth:    c.SimBandwidth,
 		SimPost:         c.SimPost,
 		Rendezvous:      c.Rendezvous,
+		NICs:            c.NICs,
 		Interface:       c.Interface,
 		HostID:          c.HostID,
 		Secret:          options.Secret(c.Secret),

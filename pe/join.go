@@ -23,7 +23,7 @@ import (
 // all PEs share, or host:port of rank 0's host) and Secret, which only PEs of
 // one host may do without; rank 0 holds the rendezvous. With
 // cfg.Size 0 the launcher's environment tells (goshmem run, Open MPI, Hydra,
-// torchrun); without one it is a world of one PE.
+// Slurm, torchrun, …: docs/multihost.md); without one it is a world of one PE.
 //
 // It returns when all PEs have joined and reach each other, or fails at
 // GOSHMEM_JOIN_TIMEOUT with an error that names the missing ranks. Two sources

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,7 +100,7 @@ func TestNetnsWorlds(t *testing.T) {
 		t.Log("this build carries nothing between hosts: the suites are not run")
 		return
 	}
-	moe := build(t, "moe")
+	moe := []string{build(t, "moe"), "-tokens", "64", "-hidden", "256"} // it checks every token
 	for name, c := range map[string]struct {
 		hosts, ppn int
 		program    []string
@@ -109,20 +110,20 @@ func TestNetnsWorlds(t *testing.T) {
 		"rma":            {2, 1, []string{peName, "suite", "rma"}},
 		"rma, 2 on each": {2, 2, []string{peName, "suite", "rma"}},
 		"amo":            {2, 1, []string{peName, "suite", "amo"}},
-		"moe on 2":       {2, 1, []string{moe, "-tokens", "64", "-hidden", "256"}},
-		"moe on 4":       {4, 1, []string{moe, "-tokens", "64", "-hidden", "256"}},
+		"moe on 2":       {2, 1, moe},
+		"moe on 4":       {4, 1, moe},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := netlab.Bridge(t, c.hosts)
-			s := onLab(t, l, labArgs(l, append([]string{"-ppn", fmt.Sprint(c.ppn), "-timeout", "50s"}, c.program...)...)...)
-			assert.Equal(t, 0, s.wait())
+			s := onLab(t, l, labArgs(l, append([]string{"-ppn", fmt.Sprint(c.ppn), "-timeout", "100s"}, c.program...)...)...)
+			assert.Equal(t, 0, s.waitFor(2*time.Minute))
 		})
 	}
 	t.Run("bad wires", func(t *testing.T) {
 		l := netlab.Tapped(t, 2)
 		l.Slow(time.Millisecond)
-		l.Drop(200)
-		s := onLab(t, l, labArgs(l, peName, "suite", "amo")...)
+		l.Drop(100)
+		s := onLab(t, l, labArgs(l, append([]string{"-timeout", "50s"}, moe...)...)...)
 		assert.Equal(t, 0, s.wait())
 		assert.NotZero(t, l.Dropped())
 	})
@@ -193,6 +194,79 @@ func TestNetnsLaunchers(t *testing.T) {
 			for rank := range n {
 				assert.Contains(t, s.out.String(), fmt.Sprintf("pe %d of %d on 2 hosts\n", rank, n))
 			}
+		})
+	}
+}
+
+// Slurm itself, on two hosts and on one of them.
+func TestNetnsSlurm(t *testing.T) {
+	for _, p := range []string{"munged", "slurmctld", "slurmd", "srun"} {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Logf("%s is not installed: not tried", p)
+			return
+		}
+	}
+	l := netlab.Bridge(t, 2)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(at("key"), []byte(strings.Repeat("k", 128)), 0o400))
+	require.NoError(t, os.WriteFile(at("secret"), []byte("0011\n"), 0o600))
+	require.NoError(t, os.WriteFile(at("slurm.conf"), fmt.Appendf(nil, `ClusterName=lab
+SlurmctldHost=head
+SlurmUser=root
+AuthInfo=socket=%[1]s/munge
+StateSaveLocation=%[1]s/state
+SlurmdSpoolDir=%[1]s/spool-%%n
+SlurmctldPidFile=%[1]s/ctld.pid
+SlurmdPidFile=%[1]s/d-%%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+MpiDefault=none
+ReturnToService=2
+NodeName=h[0-1] CPUs=2 RealMemory=64
+PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:4
+`, dir), 0o644))
+	for _, d := range []string{"state", "spool-h0", "spool-h1"} {
+		require.NoError(t, os.Mkdir(at(d), 0o755))
+	}
+	service := func(host string, args ...string) {
+		c := exec.Command(l.Agent, append([]string{host}, args...)...)
+		c.Env = append(os.Environ(), "SLURM_CONF="+at("slurm.conf"))
+		log, err := os.Create(at(host + "-" + args[0]))
+		require.NoError(t, err)
+		c.Stdout, c.Stderr = log, log
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+		require.NoError(t, c.Start())
+		t.Cleanup(func() {
+			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+			_ = c.Wait()
+			if b, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+				t.Logf("%s on %s:\n%s", args[0], host, b)
+			}
+			_ = log.Close()
+		})
+	}
+	service("head", "munged", "-F", "-f", "--key-file="+at("key"), "--socket="+at("munge"), "--pid-file="+at("munge.pid"), "--log-file="+at("munge.log"), "--seed-file="+at("seed"))
+	service("head", "slurmctld", "-D")
+	service("h0", "slurmd", "-D", "-N", "h0")
+	service("h1", "slurmd", "-D", "-N", "h1")
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"two hosts": {[]string{"-N", "2", "-n", "4"}, "pe 3 of 4 on 2 hosts\n"},
+		"one host":  {[]string{"-N", "1", "-n", "2"}, "pe 1 of 2 on 1 hosts\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startWith(t, func(cmd *exec.Cmd) {
+				cmd.Args = append(l.Head(), append(append([]string{"srun"}, c.args...), peName, "meet")...)
+				cmd.Path = cmd.Args[0]
+				cmd.Env = append(cmd.Env, "SLURM_CONF="+at("slurm.conf"), "GOSHMEM_SECRET_FILE="+at("secret"))
+			})
+			assert.Equal(t, 0, s.wait())
+			assert.Contains(t, s.out.String(), c.says)
 		})
 	}
 }

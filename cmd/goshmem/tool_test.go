@@ -168,9 +168,14 @@ func (s *started) processes() map[int]string {
 // wait returns the tool's exit status; -n if signal n ended it.
 func (s *started) wait() int {
 	s.t.Helper()
+	return s.waitFor(patience)
+}
+
+func (s *started) waitFor(long time.Duration) int {
+	s.t.Helper()
 	select {
 	case <-s.over:
-	case <-time.After(patience):
+	case <-time.After(long):
 		s.t.Fatalf("does not end: %v", s.cmd.Args)
 	}
 	ws, _ := s.cmd.ProcessState.Sys().(syscall.WaitStatus)

@@ -29,17 +29,24 @@
 // is lost with its holder: EventLost of that rank, or EventHubLost where a
 // launcher held it. Should it resume, it is told and its holder finds itself lost.
 //
+// # Where
+//
+// A hub listens at a unix socket, or at host:port for ranks of several hosts;
+// which of the host's interfaces is chosen, said and settable (ListenAt). Under
+// PMI-1 rank 0 tells its address in the launcher's key-value space (Meet).
+//
 // # Trust
 //
 // On unix sockets both sides compare the other's user (SO_PEERCRED) with their
 // own. Both then prove by HMAC-SHA256 over fresh nonces that they know the job's
-// secret, which may be empty only on unix sockets. Frames are limited in size,
+// secret, which may be empty only on unix sockets. What follows is neither signed nor
+// encrypted. Frames are limited in size,
 // decoded strictly and numbered; strangers are refused with a reason where they
 // can take one and cannot disturb the job.
 //
 // # Descriptors and environments
 //
 // ServeFD and FetchFD pass a file descriptor to another process of the job under
-// the same checks. Detect reads a launch from the variables of goshmem run, Open
-// MPI, Hydra or torchrun.
+// the same checks. Detect reads a launch from the variables of goshmem run and of
+// the launchers of others (sources).
 package bootstrap

@@ -23,7 +23,6 @@ import (
 type pmi struct {
 	conn net.Conn
 	r    *bufio.Reader
-	kvs  string // the job's name space
 }
 
 const (

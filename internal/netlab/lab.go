@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,12 +131,28 @@ func (l *Lab) hold(name, hosts string) *exec.Cmd {
 	}()
 	require.NoError(l.t, <-started)
 	l.t.Cleanup(func() {
+		killAllIn(c.Process.Pid)
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		close(done)
 	})
 	require.Eventually(l.t, func() bool { _, err := os.Stat(ready); return err == nil }, time.Minute, time.Millisecond, "namespaces of "+name)
 	return c
+}
+
+// killAllIn ends what is left in a host's network, daemons too.
+func killAllIn(holder int) {
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", holder))
+	if err != nil {
+		return
+	}
+	others, _ := filepath.Glob("/proc/[0-9]*/ns/net") // the pattern is well-formed
+	for _, path := range others {
+		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+		if link, err := os.Readlink(path); err == nil && link == ns && pid != holder {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 // net is how nsenter runs a command in a host's network.

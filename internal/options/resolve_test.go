@@ -57,7 +57,7 @@ func TestDefaults(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	r, err := Resolve(Values{}, []string{
-		"GOSHMEM_INTERFACE=eth0", "GOSHMEM_HOST_ID=a",
+		"GOSHMEM_INTERFACE=eth0", "GOSHMEM_HOST_ID=a", "GOSHMEM_NICS=^mlx5_0",
 		"GOSHMEM_HEAP_SIZE=1GiB", "GOSHMEM_SPARSE=yes", "GOSHMEM_PATH=Proxy", "GOSHMEM_RING_CAPACITY=1",
 		"GOSHMEM_WINDOW=2", "GOSHMEM_BACKLOG=3", "GOSHMEM_CONTEXTS=4", "GOSHMEM_FAILURE_DEADLINE=5s",
 		"GOSHMEM_HEARTBEAT=100ms", "GOSHMEM_JOIN_TIMEOUT=6s", "GOSHMEM_TIMEOUT=1h", "GOSHMEM_CLOSE_TIMEOUT=7s",
@@ -72,7 +72,7 @@ func TestEnvironment(t *testing.T) {
 	})
 	require.NoError(t, err)
 	want := Values{
-		Interface: "eth0", HostID: "a",
+		Interface: "eth0", HostID: "a", NICs: "^mlx5_0",
 		HeapSize: 1 << 30, Sparse: true, Path: PathProxy, RingCapacity: 1, Window: 2, Backlog: 3, Contexts: 4,
 		FailureDeadline: 5 * time.Second, Heartbeat: 100 * time.Millisecond, JoinTimeout: 6 * time.Second,
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,

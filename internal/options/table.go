@@ -249,6 +249,11 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.Rendezvous },
 		},
 		{
+			Name: "NICs", Env: "GOSHMEM_NICS", Type: TypeText,
+			Text:  "RDMA ports that may be chosen: devices, or ports of them, such as mlx5_0,mlx5_1:2; with ^ in front, all but those. Unset: all. goshmem info tells the choice and its reasons.",
+			field: func(v *Values) any { return &v.NICs },
+		},
+		{
 			Name: "Interface", Env: "GOSHMEM_INTERFACE", Type: TypeText,
 			Text:  "The network interface that a host:port rendezvous listens on: its name, an address, a subnet such as 10.0.0.0/8, or any for all of them. Unset: the one that has the address of the rendezvous.",
 			field: func(v *Values) any { return &v.Interface },

@@ -54,6 +54,7 @@ type Values struct {
 	SimBandwidth    int64         // of a PE's port to it, bytes a second
 	SimPost         time.Duration // between two messages of a PE
 	Rendezvous      string        // where the PEs meet
+	NICs            string        // RDMA ports that may be chosen
 	Interface       string        // where its host listens
 	HostID          string        // tells simulated hosts apart
 	Secret          Secret        // what a PE must know to join

@@ -13,7 +13,7 @@ import (
 // as it happens: a PE that fails in the middle may be long in ending.
 func Launched(ctx context.Context, size int, cases []Case, note func(name string, err error)) error {
 	for _, c := range cases {
-		cfg := pe.Config{Size: size, HeapSize: c.Heap, Timeout: patience}
+		cfg := pe.Config{Size: size, HeapSize: c.Heap, RingCapacity: 1024, Timeout: 4 * patience}
 		if cfg.HeapSize == 0 {
 			cfg.HeapSize = 1 << 20
 		}

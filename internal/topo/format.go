@@ -33,6 +33,9 @@ func (m *Machine) String() string {
 	for i, d := range m.NICs {
 		row(fmt.Sprintf("NIC %d", i), "%s", d)
 	}
+	for _, p := range m.Ports {
+		row("port "+p.String(), "%s, %s, %d Gb/s, %d addresses", known(p.Link), known(p.State), p.Rate, len(p.GIDs))
+	}
 	for _, n := range m.Notes {
 		row("note", "%s", n)
 	}

@@ -15,6 +15,7 @@ type Machine struct {
 	Caches []Cache // one entry for each distinct kind, nearest first
 	GPUs   []Device
 	NICs   []Device
+	Ports  []Port // of RDMA devices, by name and number
 
 	Notes []string // what could not be read, and why
 }

@@ -36,6 +36,7 @@ func ReadAt(root string) *Machine {
 	r.guard("NUMA nodes", r.nodes)
 	r.guard("caches", r.caches)
 	r.guard("PCI", r.pci)
+	r.guard("RDMA", r.rdma)
 	return r.m
 }
 

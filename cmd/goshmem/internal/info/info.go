@@ -25,13 +25,15 @@ type Section struct {
 // All makes every section, for worlds of n PEs on so many simulated nodes (0: as
 // the options in force say).
 func All(ctx context.Context, n, nodes int) []Section {
+	machine := topo.Read()
 	return []Section{
 		{Title: "Version", Text: Version()},
 		launchSection(os.Getenv),
 		optionsSection(os.Environ()),
-		{Title: "Machine", Text: topo.Read().String()},
+		{Title: "Machine", Text: machine.String()},
 		{Title: "Memory", Text: memory(shm.ReadLimits())},
 		{Title: "Copies", Text: memcopy.Describe()},
+		nicSection(machine, n, os.Environ()),
 		pathsSection(ctx, n, nodes),
 		availableSection(ctx, max(n, 2), nodes),
 	}
@@ -86,6 +88,12 @@ func launchSection(getenv func(string) string) Section {
 		s.Text = "no launcher: a program started from here is a world of one PE\n"
 	default:
 		s.Text = fmt.Sprintf("PE %d of %d, says %s\n", l.Rank, l.Size, l.Source)
+		switch {
+		case l.Rendezvous != "":
+			s.Text += "meeting at " + l.Rendezvous + "\n"
+		case l.PMIFD > 0:
+			s.Text += "meeting where rank 0 tells by PMI\n"
+		}
 	}
 	return s
 }

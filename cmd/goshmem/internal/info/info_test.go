@@ -36,7 +36,7 @@ func TestLaunchSection(t *testing.T) {
 		return launchSection(func(name string) string { return env[name] })
 	}
 	assert.Equal(t, "no launcher: a program started from here is a world of one PE\n", section(nil).Text)
-	assert.Equal(t, "PE 1 of 4, says goshmem\n", section(map[string]string{
+	assert.Equal(t, "PE 1 of 4, says goshmem\nmeeting at unix:@x\n", section(map[string]string{
 		"GOSHMEM_RANK": "1", "GOSHMEM_SIZE": "4", "GOSHMEM_RENDEZVOUS": "unix:@x",
 	}).Text)
 	assert.ErrorContains(t, section(map[string]string{"GOSHMEM_RANK": "1"}).Err, "GOSHMEM_SIZE")

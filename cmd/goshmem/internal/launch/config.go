@@ -87,6 +87,8 @@ func (c *Config) check() error {
 		return bad("agent %q", c.Agent)
 	case c.N < 1 || c.N > bootstrap.MaxSize:
 		return bad("%d PEs are not in 1..%d", c.N, bootstrap.MaxSize)
+	case len(c.Hosts) > 0 && c.Nodes > 0:
+		return bad("%d simulated nodes on %d hosts", c.Nodes, len(c.Hosts))
 	case c.Nodes < 0 || c.Nodes > c.N:
 		return bad("%d simulated nodes of %d PEs", c.Nodes, c.N)
 	case c.Program == "":

@@ -1,5 +1,5 @@
 // Package launch runs a program as the PEs of one world: n processes of this
-// host, the rendezvous they meet at, their output, and their end.
+// host, or of several, the rendezvous they meet at, their output, and their end.
 //
 // The launcher holds the bootstrap's hub, so it learns of losses and goodbyes as
 // the PEs do, and tells the hub of every process that ended. Each PE is the
@@ -7,6 +7,12 @@
 // of a group is killed when its leader ends. The kernel kills the leaders when
 // the launcher dies (PR_SET_PDEATHSIG); what a leader that is only a wrapper
 // started then finds its world closed.
+//
+// With hosts, an agent on each (Agent, a crew of its own) starts the PEs; the
+// launcher has a post for each host, and a remote in place of each child. They
+// talk in lines of JSON over the agent's standard input and output (wire.go);
+// output and input underway are bounded by windows, so that neither side waits
+// for the other with anything else.
 //
 // What to do about an end, a loss, a signal or a deadline is decided by policy,
 // which is plain data and knows neither clock nor process; Run carries it out,
