@@ -238,6 +238,9 @@ func (c *Context) TrySubmit(l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer
 	return c.pe.world.proxy.TrySubmit(l, d, ptr)
 }
 
+// Hand posts what is queued in a lane, if that needs nobody; see channel.Proxy.Hand.
+func (c *Context) Hand(l *channel.Lane) { c.pe.world.proxy.Hand(l) }
+
 // Submit is TrySubmit that waits for room, driving the proxy meanwhile.
 func (c *Context) Submit(ctx context.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer) (channel.Ticket, error) {
 	t, err := c.TrySubmit(l, d, ptr)
