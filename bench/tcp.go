@@ -57,6 +57,9 @@ func closeTCP(k *rawtcp.Link) {
 // end must not matter.
 const remoteBatch = 10 * time.Millisecond
 
+// lockstepBatch is the same for exchanges: one start of both ends.
+const lockstepBatch = 2 * time.Millisecond
+
 // tcpFloors puts floors over TCP in the place of copies. Latencies of one-sided
 // operations are compared with one way.
 func (e *env) tcpFloors(k *rawtcp.Link, all []trial) {
@@ -68,7 +71,7 @@ func (e *env) tcpFloors(k *rawtcp.Link, all []trial) {
 		msg := make([]byte, max(t.size, 1))
 		switch {
 		case t.all:
-			t.floor = func(ops int) error { return k.Bounce(msg, ops, e.p.Rank() == 0) }
+			t.floor, t.batch = func(ops int) error { return k.Bounce(msg, ops, e.p.Rank() == 0) }, lockstepBatch
 		case t.metric == "latency":
 			t.floor = nil
 			continue

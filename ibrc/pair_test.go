@@ -155,19 +155,15 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// The suites of rma and amo, on providers of any depth, by an agent at the target:
+// The suite of amo, on providers of any depth, by an agent at the target:
 // no send or completion queue is ever posted beyond its end (mock refuses that).
 func TestDepths(t *testing.T) {
 	for _, d := range []struct{ sq, cq, reads, inline int }{{1, 1, 1, 0}, {2, 2, 1, 8}, {3, 1, 2, 64}, {64, 5, 16, 64}} {
 		t.Run(fmt.Sprintf("%+v", d), func(t *testing.T) {
-			cases := suite.AMO()
-			if d.sq == 2 {
-				cases = append(cases, suite.RMA()...)
-			}
 			suite.Run(t, overMock(2, func(p *mock.Provider) {
 				p.L.AnyMemory, p.L.Agent, p.L.Send, p.L.MaxMessage = true, true, 0, 4096
 				p.L.SQDepth, p.L.CQDepth, p.L.RDAtomic, p.L.Inline = d.sq, d.cq, d.reads, uint32(d.inline)
-			}), cases)
+			}), suite.AMO())
 		})
 	}
 }
