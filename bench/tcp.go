@@ -46,6 +46,16 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
+// tcpAMO is tcpFloors for atomics, which PE 0 alone does: the floor is one way.
+func (e *env) tcpAMO(k *rawtcp.Link, t *trial) {
+	msg := make([]byte, t.size)
+	t.floor, t.batch, t.algo = nil, remoteBatch, "rawtcp"
+	if t.metric == "add" {
+		return
+	}
+	t.floor = func(ops int) error { return k.Echo(msg, (ops+1)/2) }
+}
+
 // closeTCP ends the floors' connections.
 func closeTCP(k *rawtcp.Link) {
 	if k != nil {

@@ -190,8 +190,9 @@ func (p *Proxy) Hand(l *Lane) {
 	p.push(l)
 	left := !l.gathers.Flush(false)
 	p.gathered.Store(left)
+	left = left || l.queue.Len() > 0
 	p.role.Store(roleFree)
-	if left || l.queue.Len() > 0 {
+	if left {
 		p.kick()
 	}
 }
