@@ -121,7 +121,7 @@ func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64)
 	}
 	*e = want
 	c.Unlock()
-	if w.Load() >= want || spinWord(c, w, GE, want) {
+	if w.Load() >= want || spinWord(c, heap.OneCell(w), GE, want) {
 		return nil
 	}
 	if err := c.WaitOn(ctx, source, func() bool { return w.Load() >= want }); err != nil {
