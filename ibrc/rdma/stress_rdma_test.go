@@ -220,7 +220,7 @@ func TestPeerDies(t *testing.T) {
 			return err
 		}
 		for i := 0; ; i++ {
-			if rank == 1 && i == 1000 {
+			if rank == 1 && i == 100 {
 				die(t, how)
 			}
 			start = time.Now()
