@@ -3,6 +3,8 @@ package amo_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -190,15 +192,24 @@ func record(t *testing.T, cfg pe.Config, seed uint64, clients, ops int) []porcup
 }
 
 // The operations on a word, of all PEs and the owner's own, are one after the
-// other, each within its call.
+// other, each within its call. In the mixed world PE 1 is on the owner's host,
+// PE 2 on another one.
 func TestLinearizable(t *testing.T) {
 	for _, c := range []struct {
-		path string
-		ring int
-	}{{"direct", 1024}, {"proxy", 1}, {"proxy", 1024}} {
-		t.Run(fmt.Sprintf("%s/ring%d", c.path, c.ring), func(t *testing.T) {
-			for seed := range uint64(suite.Times(150)) {
-				cfg := pe.Config{Size: 3, Path: c.path, RingCapacity: c.ring, HeapSize: 1 << 16}
+		name  string
+		cfg   pe.Config
+		seeds int
+	}{
+		{"direct/ring1024", pe.Config{Path: "direct", RingCapacity: 1024}, 150},
+		{"proxy/ring1", pe.Config{Path: "proxy", RingCapacity: 1}, 150},
+		{"proxy/ring1024", pe.Config{Path: "proxy", RingCapacity: 1024}, 150},
+		{"tcp/ring1024", pe.Config{Path: "tcp", RingCapacity: 1024}, 30},
+		{"mixed", pe.Config{Nodes: 2, Net: "tcp", RingCapacity: 1024}, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(suite.Times(c.seeds)) {
+				cfg := c.cfg
+				cfg.Size, cfg.HeapSize = 3, 1<<16
 				history := record(t, cfg, seed, 2, 60)
 				result := porcupine.CheckOperationsTimeout(model(), history, 20*time.Second)
 				if result == porcupine.Unknown {
@@ -208,6 +219,39 @@ func TestLinearizable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Adds of the owner, of a PE of its host and of one of another host to one word,
+// and as many to one signal: none is lost. GOSHMEM_TEST_ADDS sets how many.
+func TestMixedAdds(t *testing.T) {
+	const pes = 3
+	n := suite.Times(20000)
+	if s := os.Getenv("GOSHMEM_TEST_ADDS"); s != "" {
+		var err error
+		n, err = strconv.Atoi(s)
+		require.NoError(t, err)
+		n /= pes
+	}
+	cfg := pe.Config{Size: pes, Nodes: 2, Net: "tcp", HeapSize: 1 << 16}
+	err := pe.Run(t.Context(), cfg, func(p *pe.PE) error {
+		return suite.Body(t.Context(), p, cfg, func(e *suite.Env) {
+			w, sig := suite.Calloc[uint64](e, 1), e.Signals(1)
+			e.Barrier()
+			for range n {
+				e.OK(amo.Add(e.C, w.At(0), 1, 0))
+				e.OK(rma.Signal(e.C, sig.At(0), rma.SignalAdd, 1, 0))
+			}
+			e.OK(rma.Quiet(e.Ctx, e.C))
+			e.Barrier()
+			if e.Rank() == 0 {
+				have, err := rma.ReadSignal(e.C, sig.At(0))
+				e.OK(err)
+				e.Equal(uint64(pes*n), have)
+				e.Equal(uint64(pes*n), w.Local()[0])
+			}
+		})
+	})
+	require.NoError(t, err)
 }
 
 // The checker does see a word that was not atomic.

@@ -45,11 +45,19 @@ func amoWork(ctx context.Context, e *env) error {
 		}
 		ws[i] = w
 	}
+	raw, err := e.overTCP(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeTCP(raw)
 	for _, t := range amoTrials(e.c, e.target(), ws) {
 		w := ws[0]
 		ws = ws[1:]
 		t.size = 8
 		t.verify = func() (bool, error) { return e.checkWord(w) }
+		if raw != nil {
+			e.tcpAMO(raw, &t)
+		}
 		if err := e.measure(t); err != nil {
 			return err
 		}

@@ -36,6 +36,9 @@ func bars() []bar {
 		return Result{Bench: "channel", Metric: metric, Path: "ring", Algo: algo}
 	}
 	const kib, mib = 1 << 10, 1 << 20
+	tcp := func(bench, metric string, size int64) Result {
+		return Result{Bench: bench, Metric: metric, Path: "tcp", Size: size}
+	}
 	amo := func(metric string) Result { return r("amo", metric, 8, 0) }
 	return []bar{
 		{"Put + Quiet, 8 B", r("put", "latency", 8, 0), atMost, 9},
@@ -61,6 +64,12 @@ func bars() []bar {
 		{"channel hand-off", ring("latency", "one-producer"), atMostFloors, 3},
 		{"channel, two producers", ring("interval", "two-producers"), atMostFloors, 1.3},
 		{"channel, allocations", ring("allocations", "two-producers"), atMost, 0},
+		{"TCP: PutSignal one way, 8 B", tcp("put-signal", "latency", 8), atMostFloors, 1.4},
+		{"TCP: PutSignal rate, 8 B", tcp("put-signal", "rate", 8), atLeast, 3},
+		{"TCP: PutNBI rate, 8 B", tcp("put", "rate", 8), atLeast, 6},
+		{"TCP: bandwidth 64 KiB", tcp("put", "nbi-bandwidth", 64*kib), atLeastFloors, 0.95},
+		{"TCP: bandwidth 1 MiB", tcp("put", "nbi-bandwidth", mib), atLeastFloors, 0.95},
+		{"TCP: FetchAdd over one way", tcp("amo", "fetch-add", 8), atMostFloors, 2.8},
 		{"MoE dispatch, all PEs", Result{Bench: "moe", Metric: "dispatch-wire"}, atLeastFloors, 0.5},
 		{"GC stopping, PEs wait", Result{Bench: "gc", Metric: "stopping", Algo: "waiting"}, badEndAtMost, 3e5},
 		{"GC stopping, PEs spin", Result{Bench: "gc", Metric: "stopping", Algo: "spinning"}, badEndAtMost, 3e5},
@@ -75,6 +84,9 @@ func runs() []Config {
 		{Name: "get", Sizes: []int64{8, 4 * kib, 64 * kib, mib, 16 * mib}},
 		{Name: "put-signal", Sizes: []int64{8, 4 * kib}},
 		{Name: "amo"},
+		{Name: "put-signal", Path: "tcp", Sizes: []int64{8}},
+		{Name: "put", Path: "tcp", Sizes: []int64{8, 64 * kib, mib}},
+		{Name: "amo", Path: "tcp"},
 		{Name: "barrier", PEs: 2},
 		{Name: "barrier", PEs: 8},
 		{Name: "barrier", PEs: 16},
@@ -91,7 +103,7 @@ func runs() []Config {
 func (b bar) is(r Result) bool {
 	m := b.match
 	return m.Bench == r.Bench && m.Metric == r.Metric && (m.Path == "" || m.Path == r.Path) &&
-		(m.Algo == "" || m.Algo == r.Algo) && (m.PEs == 0 || m.PEs == r.PEs) && (m.Size == 0 || m.Size == r.Size)
+		(m.Path != "" || r.Path != "tcp") && (m.Algo == "" || m.Algo == r.Algo) && (m.PEs == 0 || m.PEs == r.PEs) && (m.Size == 0 || m.Size == r.Size)
 }
 
 // judge compares a result with the bar.

@@ -46,6 +46,16 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
+// tcpAMO is tcpFloors for atomics, which PE 0 alone does: the floor is one way.
+func (e *env) tcpAMO(k *rawtcp.Link, t *trial) {
+	msg := make([]byte, t.size)
+	t.floor, t.batch, t.algo = nil, remoteBatch, "rawtcp"
+	if t.metric == "add" {
+		return
+	}
+	t.floor = func(ops int) error { return k.Echo(msg, (ops+1)/2) }
+}
+
 // closeTCP ends the floors' connections.
 func closeTCP(k *rawtcp.Link) {
 	if k != nil {
@@ -56,6 +66,9 @@ func closeTCP(k *rawtcp.Link) {
 // remoteBatch is how long a batch over TCP takes at least: one round trip at its
 // end must not matter.
 const remoteBatch = 10 * time.Millisecond
+
+// lockstepBatch is the same for exchanges: one start of both ends.
+const lockstepBatch = 2 * time.Millisecond
 
 // tcpFloors puts floors over TCP in the place of copies. Latencies of one-sided
 // operations are compared with one way.
@@ -68,7 +81,7 @@ func (e *env) tcpFloors(k *rawtcp.Link, all []trial) {
 		msg := make([]byte, max(t.size, 1))
 		switch {
 		case t.all:
-			t.floor = func(ops int) error { return k.Bounce(msg, ops, e.p.Rank() == 0) }
+			t.floor, t.batch = func(ops int) error { return k.Bounce(msg, ops, e.p.Rank() == 0) }, lockstepBatch
 		case t.metric == "latency":
 			t.floor = nil
 			continue

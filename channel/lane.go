@@ -40,6 +40,7 @@ type Lane struct {
 	bell *futex.Bell // the peer's; nil where only its own agents ring it
 
 	gathers Receiver // the transport, if it is one
+	copies  uint64   // bytes of a put that it copies
 	cfg     LaneConfig
 
 	_    [128]byte
@@ -62,6 +63,7 @@ type Lane struct {
 	cur     cursor
 	flight  deque.Deque[flight]
 	state   any           // the transport's
+	caps    Caps          // the transport's, once ready
 	posted  atomic.Uint64 // requests handed to the transport
 	copied  atomic.Uint64 // ring position of the latest operation handed over whole
 	dead    atomic.Pointer[error]
@@ -120,6 +122,9 @@ func NewLane(cfg LaneConfig) *Lane {
 	l.base, l.size = m.Base, m.Size
 	rt := cfg.Table.Region(cfg.Peer, heap.RegionRuntime)
 	l.rtBase, l.rtSize = rt.Base, rt.Size
+	if cfg.Transport != nil {
+		l.copies = cfg.Transport.Caps().Copies
+	}
 	l.gathers, _ = cfg.Transport.(Receiver)
 	l.key = heap.MakeRef(cfg.Table.World, heap.RegionHeap, 0).Key()
 	if !cfg.Inline || m.Base == nil {
@@ -317,10 +322,13 @@ type Ticket struct {
 // Done reports whether the operation is complete, failed or not.
 func (t Ticket) Done() bool { return t.lane == nil || t.lane.ackedPos.Load() >= t.pos }
 
+// Copies is the most bytes of a put whose source is reusable once it is posted.
+func (l *Lane) Copies() uint64 { return l.copies }
+
 // Reusable reports whether the source of a put of n bytes may be changed: it is
 // complete, or the transport has taken a copy.
 func (t Ticket) Reusable(n uint64) bool {
-	return t.Done() || t.lane.copied.Load() >= t.pos && n <= t.lane.cfg.Transport.Caps().Copies
+	return t.Done() || t.lane.copied.Load() >= t.pos && n <= t.lane.copies
 }
 
 // Err is the error of a failed operation, once Done; the 4096 latest failures of

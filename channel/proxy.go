@@ -26,19 +26,16 @@ type Proxy struct {
 	hooks      atomic.Pointer[[]*Hook]
 	ctxs       atomic.Pointer[[]Lanes]
 
-	_       [line]byte
-	role    atomic.Uint32
-	_       [line - 4]byte
-	work    atomic.Int64 // lanes with something queued or in flight, plus armed hooks
-	live    atomic.Int32 // transports that peers' requests may come in by
-	waiters atomic.Int32 // callers that poll; the background stays away
-	parked  atomic.Uint32
-	closed  atomic.Bool
-	// gathered: a producer left something to flush; hands counts how often one had
-	// the role.
-	gathered atomic.Bool
-	hands    atomic.Uint32
-	_        [line - 36]byte
+	_        [line]byte
+	role     atomic.Uint32
+	_        [line - 4]byte
+	work     atomic.Int64 // lanes with something queued or in flight, plus armed hooks
+	live     atomic.Int32 // transports that peers' requests may come in by
+	waiters  atomic.Int32 // callers that poll; the background stays away
+	parked   atomic.Uint32
+	closed   atomic.Bool
+	gathered atomic.Bool // a producer left something to flush
+	_        [line - 32]byte
 
 	// Under the role.
 	polls   uint64 // turns of callers, not of the background
@@ -61,6 +58,10 @@ const (
 
 // maxBatch is the most requests posted, or completions taken, in one call.
 const maxBatch = 32
+
+// handEvery is how many operations a producer that gathers queues before it posts
+// them.
+const handEvery = 16
 
 // maxPumps is how many batches of one lane a turn posts to a transport that sends
 // them together.
@@ -163,17 +164,22 @@ func (p *Proxy) TrySubmit(l *Lane, d *Desc, ptr unsafe.Pointer) (Ticket, error) 
 	}
 	p.ring.Publish(pos)
 	if l.gathers != nil {
-		p.hand(l)
+		if !p.gathered.Load() || pos-p.ring.Consumed() >= handEvery {
+			p.Hand(l)
+		}
 	} else if p.waiters.Load() == 0 {
 		p.kick()
 	}
 	return Ticket{lane: l, pos: pos}, nil
 }
 
-// hand lets a producer post what it has just queued to a transport that gathers,
-// if nobody has the role. The producer goes on gathering; what it leaves behind
-// the background goroutine flushes as soon as no more comes.
-func (p *Proxy) hand(l *Lane) {
+// Hand lets a producer post what it has queued to a transport that gathers, if
+// nobody has the role. The producer goes on gathering; what it leaves behind the
+// background goroutine flushes as soon as no more comes.
+func (p *Proxy) Hand(l *Lane) {
+	if l.gathers == nil {
+		return
+	}
 	if !p.role.CompareAndSwap(roleFree, roleHeld) {
 		if p.waiters.Load() == 0 {
 			p.kick()
@@ -183,10 +189,10 @@ func (p *Proxy) hand(l *Lane) {
 	p.drain()
 	p.push(l)
 	left := !l.gathers.Flush(false)
-	p.hands.Store(p.hands.Load() + 1)
 	p.gathered.Store(left)
+	left = left || l.queue.Len() > 0
 	p.role.Store(roleFree)
-	if left || l.queue.Len() > 0 {
+	if left {
 		p.kick()
 	}
 }
@@ -300,7 +306,7 @@ func (p *Proxy) turn() bool {
 // push hands over what a lane's window and budget admit in this turn.
 func (p *Proxy) push(l *Lane) bool {
 	moved := p.pump(l)
-	for n := 1; moved && n < maxPumps && l.queue.Len() > 0 && !l.cfg.Transport.Caps().Synchronous; n++ {
+	for n := 1; moved && n < maxPumps && l.queue.Len() > 0 && !l.caps.Synchronous; n++ {
 		if !p.pump(l) {
 			break
 		}
@@ -361,12 +367,12 @@ func (p *Proxy) pump(l *Lane) bool {
 			}
 			return false
 		}
-		l.ready = true
+		l.ready, l.caps = true, t.Caps()
 	}
 	if l.queue.Len() == 0 {
 		return false
 	}
-	caps := t.Caps()
+	caps := &l.caps
 	window := l.cfg.Window
 	if caps.Window > 0 {
 		window = min(window, caps.Window)
@@ -444,10 +450,10 @@ func (p *Proxy) background() {
 	lad := spin.Ladder{Policy: p.policy}
 	nap := time.NewTimer(time.Hour)
 	nap.Stop()
-	naps, seen, hands := 0, uint64(0), uint32(0)
+	naps, seen, claimed := 0, uint64(0), uint64(0)
 	for !p.closed.Load() {
-		if n := p.hands.Load(); n != hands && p.gathered.Load() {
-			hands = n
+		if n := p.ring.Claimed(); n != claimed && p.gathered.Load() {
+			claimed = n
 			spin.Nap(gatherNap)
 			continue
 		}

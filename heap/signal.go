@@ -5,11 +5,15 @@ package heap
 const SignalSize = 64
 
 // A signal's line holds its cells, whose sum is the signal's value: the first is
-// changed by CPUs, each of the others by one stream of copies (a source PE and
-// context), which cannot add and so stores its running total. The rest of the line is
-// the runtime's.
+// changed by CPUs; the second by adapters, whose atomics are not atomic with the
+// CPU's; each of the others by one stream of copies (a source PE and context), which
+// cannot add and so stores its running total. A SET goes to the first. The rest of the
+// line is the runtime's.
 const (
-	SignalCells  = 7                 // cells of a signal, the CPUs' one included
+	SignalCells  = 7 // cells of a signal
+	NICCell      = 8 // where the adapters' cell lies
+	FirstStream  = 2 // index of the first cell of a stream
+	StreamCells  = SignalCells - FirstStream
 	SignalClaims = 8*SignalCells + 4 // where a 32-bit count of those that streams took lies
 )
 

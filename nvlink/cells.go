@@ -11,8 +11,8 @@ import (
 
 // cells is where the lanes' streams add to signals. A stream cannot add: its lane
 // has a cell of the signal, of which it is the only writer, and stores its running
-// total there. The first cell of a signal is the CPUs'; a lane takes one of the
-// others at its first use, by counting in the signal's line. A lane that finds none
+// total there. A lane takes one of the
+// cells of streams at its first use, by counting in the signal's line. A lane that finds none
 // left has its signals applied by the CPU, behind the payload's completion.
 type cells struct {
 	mu sync.Mutex
@@ -54,11 +54,11 @@ func claim(mem heap.Memory, off uint64) uint64 {
 	n := (*atomic.Uint32)(unsafe.Add(mem.At(off), heap.SignalClaims))
 	for {
 		have := n.Load()
-		if have >= heap.SignalCells-1 {
+		if have >= heap.StreamCells {
 			return 0
 		}
 		if n.CompareAndSwap(have, have+1) {
-			return mem.Addr + off + 8*uint64(have+1)
+			return mem.Addr + off + 8*uint64(heap.FirstStream+have)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (g *GPU) Cell(l *channel.Lane, ref heap.Ref) (uint64, error) {
 	if addr := claim(mem, ref.Offset()); addr != 0 {
 		return addr, nil
 	}
-	return 0, fmt.Errorf("nvlink: %d streams add to this signal already: %w", heap.SignalCells-1, errs.ErrCapacity)
+	return 0, fmt.Errorf("nvlink: %d streams add to this signal already: %w", heap.StreamCells, errs.ErrCapacity)
 }
 
 // Within reports whether a peer's device memory is on a local PE's own device.

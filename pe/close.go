@@ -49,7 +49,9 @@ func (p *PE) depart(ctx context.Context) error {
 		err = errors.Join(err, p.quietAll(short))
 		cancel()
 	}
-	if e := p.member.Goodbye(); e != nil && !errors.Is(e, errs.ErrClosed) && !errors.Is(e, errs.ErrPeerLost) {
+	// A transport may have found the hub's holder dead before its connection did.
+	over := p.world.failed.Load() != nil
+	if e := p.member.Goodbye(); e != nil && !over && !errors.Is(e, errs.ErrClosed) && !errors.Is(e, errs.ErrPeerLost) {
 		err = errors.Join(err, e)
 	}
 	if err != nil {
@@ -68,6 +70,9 @@ func (p *PE) linger(ctx context.Context) {
 	p.gone.wait(ctx, func() bool {
 		if p.gone.deaf.Load() || p.member.Err() != nil && !errors.Is(p.member.Err(), errs.ErrClosed) {
 			return true // cut off: nobody can tell
+		}
+		if h := p.member.Holder(); h >= 0 && p.world.lossOf(h) != nil {
+			return true // nor can a dead hub, as a transport may know first
 		}
 		for pe := range p.world.state {
 			if pe != p.rank && p.world.state[pe].flags.Load()&(peerGone|peerLost) == 0 {

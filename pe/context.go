@@ -247,6 +247,9 @@ func (c *Context) TrySubmit(l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer
 	return c.pe.world.proxy.TrySubmit(l, d, ptr)
 }
 
+// Hand posts what is queued in a lane, if that needs nobody; see channel.Proxy.Hand.
+func (c *Context) Hand(l *channel.Lane) { c.pe.world.proxy.Hand(l) }
+
 // Submit is TrySubmit that waits for room, driving the proxy meanwhile.
 func (c *Context) Submit(ctx context.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer) (channel.Ticket, error) {
 	t, err := c.TrySubmit(l, d, ptr)
@@ -313,6 +316,18 @@ func (c *Context) CheckLocal(r heap.Ref, n uint64) error {
 	return c.pe.world.table.Check(c.pe.rank, r, n)
 }
 
+// SignalCells are the words of a signal of this PE.
+func (c *Context) SignalCells(s heap.Signal) (heap.Cells, error) {
+	p, err := c.LocalWord(s.Ref(), 8)
+	if err == nil {
+		err = c.CheckLocal(s.Ref(), heap.SignalSize)
+	}
+	if err != nil {
+		return heap.Cells{}, err
+	}
+	return heap.CellsAt(p, c.StreamCells(s.Ref())), nil
+}
+
 // LocalWord is the address of an aligned word of this PE's own memory.
 func (c *Context) LocalWord(r heap.Ref, size uint64) (unsafe.Pointer, error) {
 	t := c.pe.world.table
@@ -332,13 +347,21 @@ func (c *Context) LocalWord(r heap.Ref, size uint64) (unsafe.Pointer, error) {
 	return m.At(r.Offset()), nil
 }
 
-// Cells is how many words of a signal of this PE make its value: one where only
-// CPUs change it, all of its cells where streams do.
-func (c *Context) Cells(sig heap.Ref) int {
-	if c.pe.world.gpu == nil || sig.Region() != heap.RegionHeap {
+// SignalWords is how many words of a signal of this PE a kernel must sum: one where
+// only CPUs change it.
+func (c *Context) SignalWords(sig heap.Ref) int {
+	if c.StreamCells(sig) == 0 {
 		return 1
 	}
 	return heap.SignalCells
+}
+
+// StreamCells is how many cells of a signal of this PE streams may have changed.
+func (c *Context) StreamCells(sig heap.Ref) int {
+	if c.pe.world.gpu == nil || sig.Region() != heap.RegionHeap {
+		return 0
+	}
+	return heap.StreamCells
 }
 
 // contexts are this PE's contexts; the slice is never changed.

@@ -27,8 +27,11 @@ func TestKill(t *testing.T) {
 		{name: "alloc", work: "alloc"},
 	}
 	for _, launcher := range []bool{false, true} {
-		for _, path := range []string{"direct", "proxy"} {
+		for _, path := range []string{"direct", "proxy", "tcp"} {
 			for _, s := range scenes {
+				if path == "tcp" && (launcher || s.work != "put" && !s.sleep) {
+					continue
+				}
 				for victim := range n {
 					holder := "rank 0"
 					if launcher {

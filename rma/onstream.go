@@ -51,7 +51,7 @@ type streamKey struct {
 }
 
 // adders is how many streams can add to one signal.
-const adders = heap.SignalCells - 1
+const adders = heap.StreamCells
 
 // streamWords is room for totals and bases: one for each signal and target added to,
 // one for each signal waited for by Next.
@@ -278,7 +278,7 @@ func (s *Stream) wait(op string, sig heap.Signal, cmp Cmp, v, base uint64) error
 		}
 		w := device.Sum{
 			Cells: l.Config().Table.Region(l.Config().Owner, sig.Ref().Region()).Addr + sig.Ref().Offset(),
-			N:     uint32(s.c.Cells(sig.Ref())), Cmp: uint32(cmp), Value: v, Base: base, Consume: base != 0,
+			N:     uint32(s.c.SignalWords(sig.Ref())), Cmp: uint32(cmp), Value: v, Base: base, Consume: base != 0,
 			Stop: s.g.StopWord(s.c.PE().Rank()), Failed: s.failAt, Limit: uint64(s.c.Timeout()),
 		}
 		if err := s.q.WaitSum(&w); err != nil || graph {

@@ -45,7 +45,8 @@ func queue(c *pe.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer, 
 	if err != nil || m == nonblocking {
 		return t, err
 	}
-	if d.Op == channel.OpPut && d.Size <= l.Config().Transport.Caps().Copies {
+	if d.Op == channel.OpPut && d.Size <= l.Copies() {
+		c.Hand(l)
 		return t, awaitSource(c, t, d.Size)
 	}
 	return t, await(context.Background(), c, t)

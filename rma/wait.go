@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"unsafe"
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
@@ -103,7 +101,7 @@ const lookEvery = 8
 // spinWord is the first turns of a wait, with nothing in the loop but the word:
 // what is looked at between two looks at it is latency. It gives up soon when the
 // proxy has work, which the wait proper drives.
-func spinWord(c *pe.Context, w value, cmp Cmp, v uint64) bool {
+func spinWord(c *pe.Context, w heap.Cells, cmp Cmp, v uint64) bool {
 	for i := range uint32(c.SpinTurns()) {
 		if holds(w.Load(), cmp, v) {
 			return true
@@ -147,39 +145,12 @@ func TestSignal(c *pe.Context, sig heap.Signal, cmp Cmp, v uint64) (bool, error)
 	return holds(w.Load(), cmp, v), nil
 }
 
-// signalWord is the value of a signal of this PE.
-func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (value, error) {
+// signalWord is a signal of this PE.
+func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (heap.Cells, error) {
 	if cmp >= numCmp {
-		return value{}, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
+		return heap.Cells{}, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
 	}
-	cells := c.Cells(sig.Ref())
-	if cells > 1 {
-		if err := c.CheckLocal(sig.Ref(), heap.SignalSize); err != nil {
-			return value{}, err
-		}
-	}
-	p, err := c.LocalWord(sig.Ref(), 8)
-	if err != nil {
-		return value{}, err
-	}
-	return value{(*atomic.Uint64)(p), cells}, nil
-}
-
-// value is a signal's value as it is read: the sum of its cells. Each cell only
-// grows between resets where there are several, and whoever sees one sees what was
-// ordered before it; so does who sees the sum.
-type value struct {
-	first *atomic.Uint64
-	cells int
-}
-
-// Load reads it.
-func (v value) Load() uint64 {
-	s := v.first.Load()
-	for i := 1; i < v.cells; i++ {
-		s += (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(v.first), 8*i)).Load()
-	}
-	return s
+	return c.SignalCells(sig)
 }
 
 // timeout dresses a bare deadline with what was wanted and what was there.

@@ -3,7 +3,6 @@ package rma
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"unsafe"
 
 	"goshmem/heap"
@@ -155,15 +154,15 @@ func TestSomeVector(c *pe.Context, sigs heap.Signals, status Status, out []int, 
 
 // scanner is a wait or test over an array of signals.
 type scanner struct {
-	c      *pe.Context
-	op     string
-	sigs   heap.Signals
-	base   unsafe.Pointer
-	cells  int
-	status Status
-	cmp    Cmp
-	v      []uint64 // to compare with
-	from   []int
+	c       *pe.Context
+	op      string
+	sigs    heap.Signals
+	base    unsafe.Pointer
+	streams int // cells of streams in each
+	status  Status
+	cmp     Cmp
+	v       []uint64 // to compare with
+	from    []int
 }
 
 func same(n int, v uint64) []uint64 {
@@ -193,7 +192,7 @@ func scan(c *pe.Context, op string, sigs heap.Signals, status Status, cmp Cmp, v
 	if !c.Use() {
 		return fail(c.Refusal())
 	}
-	s := &scanner{c: c, op: op, sigs: sigs, status: status, cmp: cmp, v: v, from: from, cells: c.Cells(sigs.Ref())}
+	s := &scanner{c: c, op: op, sigs: sigs, status: status, cmp: cmp, v: v, from: from, streams: c.StreamCells(sigs.Ref())}
 	if sigs.Len() > 0 {
 		if err = c.CheckLocal(sigs.Ref(), uint64(sigs.Bytes())); err == nil {
 			s.base, err = c.LocalWord(sigs.Ref(), 8)
@@ -208,8 +207,8 @@ func scan(c *pe.Context, op string, sigs heap.Signals, status Status, cmp Cmp, v
 	return s, nil
 }
 
-func (s *scanner) word(i int) value {
-	return value{(*atomic.Uint64)(unsafe.Add(s.base, i*heap.SignalSize)), s.cells}
+func (s *scanner) word(i int) heap.Cells {
+	return heap.CellsAt(unsafe.Add(s.base, i*heap.SignalSize), s.streams)
 }
 
 func (s *scanner) holds(i int) bool { return holds(s.word(i).Load(), s.cmp, s.v[i]) }

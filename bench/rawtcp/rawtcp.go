@@ -152,7 +152,20 @@ func (k *Link) Stream(msg []byte, n int) error {
 	return nil
 }
 
-// take is the other end of Stream.
+// Echo is Bounce with the other end's taker, which begins to spin for it: the
+// other end need not call anything.
+func (k *Link) Echo(msg []byte, n int) error {
+	var head [8]byte
+	binary.LittleEndian.PutUint64(head[:], echo|uint64(n)<<24|uint64(len(msg)))
+	if _, err := k.stream.Write(head[:]); err != nil {
+		return fmt.Errorf("rawtcp: %w", err)
+	}
+	return k.Bounce(msg, n, true)
+}
+
+const echo = 1 << 63 // in a head; then 39 bits of times, 24 of length
+
+// take is the other end of Stream and Echo.
 func (k *Link) take() {
 	defer close(k.done)
 	buf := make([]byte, 1<<20)
@@ -160,7 +173,14 @@ func (k *Link) take() {
 		if _, err := io.ReadFull(k.stream, buf[:8]); err != nil {
 			return
 		}
-		for left := binary.LittleEndian.Uint64(buf); left > 0; {
+		head := binary.LittleEndian.Uint64(buf)
+		if head&echo != 0 {
+			if k.Bounce(make([]byte, head&(1<<24-1)), int(head&^echo>>24), false) != nil {
+				return
+			}
+			continue
+		}
+		for left := head; left > 0; {
 			n, err := k.stream.Read(buf[:min(left, uint64(len(buf)))])
 			if err != nil {
 				return

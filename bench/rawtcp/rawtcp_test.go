@@ -32,6 +32,9 @@ func TestLink(t *testing.T) {
 	if err := k.Stream(make([]byte, 100000), 50); err != nil {
 		t.Error(err)
 	}
+	if err := k.Echo(make([]byte, 8), 50); err != nil {
+		t.Error(err)
+	}
 	_ = k.Close()
 	if err := g.Wait(); err != nil {
 		t.Error(err)

@@ -34,6 +34,9 @@ type Provider struct {
 	owed int
 }
 
+// QPs is how many queue pairs were made.
+func (p *Provider) QPs() int { return len(p.qps) }
+
 // Hub is where the providers of a test find each other's queue pairs.
 type Hub struct {
 	mu  sync.Mutex
@@ -168,7 +171,8 @@ func (p *Provider) Poll(wcs []ibrc.WC) int {
 		q.sq = append(q.sq[:0], q.sq[1:]...)
 		var err error
 		if !p.Nothing {
-			err = q.carry(&w)
+			own := w
+			err = q.carry(&own)
 		}
 		if err == nil && w.Flags&ibrc.WRSignalled == 0 && !p.Nothing {
 			continue

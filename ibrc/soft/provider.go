@@ -40,6 +40,9 @@ const (
 	ackEvery  = 128     // requests; sooner when nothing more came
 	fewConns  = 4       // read without asking epoll first
 
+	quietPolls = 256 // without anything; then only every quietEvery-th asks
+	quietEvery = 16
+
 	gatherBytes = 16 << 10 // are sent at once
 	gatherAfter = 10 * time.Microsecond
 	maxMessage  = 1 << 30
@@ -55,6 +58,7 @@ type Provider struct {
 	next  int // connection that the next Poll begins with
 	poll  *poller
 	moved bool // something came in
+	empty uint // polls since anything came, or went
 
 	outs      []*conn // with something to send
 	gathering bool    // since the last write, which was at wrote
@@ -170,6 +174,7 @@ func (p *Provider) Flush(now bool) bool {
 	}
 	clear(p.outs[len(kept):])
 	p.outs = kept
+	p.empty = 0
 	p.wrote, p.gathering = time.Since(p.born), false
 	return true
 }
@@ -210,15 +215,8 @@ func (p *Provider) Poll(wcs []ibrc.WC) int {
 	if len(p.conns) == 0 {
 		return n
 	}
-	if p.poll != nil && len(p.conns) > fewConns {
-		p.poll.ready(func(c *conn) { c.turn() })
-		for _, c := range p.conns {
-			c.idle()
-		}
-	} else {
-		for _, c := range p.conns {
-			c.turn()
-		}
+	if p.look() {
+		p.receive()
 	}
 	for range p.conns {
 		if n == len(wcs) {
@@ -241,6 +239,31 @@ func (p *Provider) Poll(wcs []ibrc.WC) int {
 		return true
 	})
 	return n
+}
+
+// look decides whether to ask the sockets: every time, or, where nothing came for
+// long, now and then, so that a wait for something else is not a wait for system
+// calls.
+func (p *Provider) look() bool {
+	p.empty++
+	return p.empty < quietPolls || p.empty%quietEvery == 0
+}
+
+// receive takes in what came.
+func (p *Provider) receive() {
+	if len(p.conns) > fewConns {
+		p.poll.ready(func(c *conn) { c.turn() })
+		for _, c := range p.conns {
+			c.idle()
+		}
+	} else {
+		for _, c := range p.conns {
+			c.turn()
+		}
+	}
+	if p.moved {
+		p.empty = 0
+	}
 }
 
 // Arm makes the next arrival, or room for what waits to be sent, call Kick.

@@ -143,8 +143,11 @@ func (q *qp) drop() {
 // Post queues work requests as long as there is room.
 func (q *qp) Post(wrs []ibrc.WR) (int, error) {
 	c := q.conn
-	if c == nil || c.err != nil {
-		return 0, &ibrc.StatusError{Op: wrs[0].Op, Status: ibrc.StatusWRFlush, Detail: "the connection is broken"}
+	switch {
+	case c == nil:
+		return 0, &ibrc.StatusError{Op: wrs[0].Op, Status: ibrc.StatusWRFlush, Detail: "not connected"}
+	case c.err != nil:
+		return 0, c.err
 	}
 	q.p.gather(c)
 	for i := range wrs {

@@ -162,6 +162,7 @@ func Matrix(short bool) []Setup {
 	add("proxy", 1024, 1, 3, 5)
 	add("tcp", 1, 2)
 	add("tcp", 1024, 1, 3, 5)
+	all = append(all, Setup{Name: "nodes/pes4", Config: pe.Config{Nodes: 2, Net: "tcp", Size: 4, RingCapacity: 1024}})
 	joined("direct", 1024)
 	joined("proxy", 4)
 	joined("tcp", 1024)
