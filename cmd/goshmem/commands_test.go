@@ -47,7 +47,7 @@ func TestHelp(t *testing.T) {
 		assert.Equal(t, asked, flag)
 	}
 	_, run, _ := call("help", "run")
-	for _, f := range []string{"-n number", "-nodes K", "-prefix", "-timeout time", "-grace time", "-bind where", "-env NAME=VALUE", "-stdin", "-v"} {
+	for _, f := range []string{"-n number", "-nodes K", "-hosts hosts", "-ppn number", "-agent command", "-rendezvous address", "-prefix", "-timeout time", "-grace time", "-bind where", "-env NAME=VALUE", "-stdin", "-v"} {
 		assert.Contains(t, run, "\n  "+f)
 	}
 }
@@ -84,14 +84,14 @@ func TestInfo(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"Version", "Launch", "Options", "Machine", "Memory", "Copies",
-		"Paths in a world of 3 PEs on this host", "Paths that can be forced by GOSHMEM_PATH",
+		"RDMA ports of 3 PEs of this host", "Paths in a world of 3 PEs on this host", "Paths that can be forced by GOSHMEM_PATH",
 	}, titles)
 	assert.Regexp(t, `(?m)^  pe 0-2 to 0-2 +direct +same host`, stdout)
 
 	status, stdout, _ = runTool(t, "info", "-md")
 	assert.Equal(t, exitOK, status)
-	assert.Equal(t, 8, strings.Count(stdout, "## "))
-	assert.Equal(t, 16, strings.Count(stdout, "```\n"))
+	assert.Equal(t, 9, strings.Count(stdout, "## "))
+	assert.Equal(t, 18, strings.Count(stdout, "```\n"))
 
 	// Simulated nodes, by the flag and as a job's PE finds them.
 	_, stdout, _ = runTool(t, "info", "-n", "4", "-nodes", "2")

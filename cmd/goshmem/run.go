@@ -41,7 +41,8 @@ to it over its standard input and output; the job's secret goes that way, never
 by a command line. An agent that ends, or is silent for the failure deadline, takes
 its PEs with it, and an agent whose launcher is gone ends them. The PEs meet at a
 TCP port of the launcher, whose interface is the one that faces the hosts
-(GOSHMEM_INTERFACE chooses another), or at -rendezvous. They start in the
+(GOSHMEM_INTERFACE chooses another), or at -rendezvous, or else at
+GOSHMEM_RENDEZVOUS. They start in the
 launcher's directory with its GOSHMEM_ variables and those of -env. A program
 that cannot be started on one of the hosts is started nowhere for long.
 
@@ -89,9 +90,9 @@ func runCommand() command {
 					if !isSet(fs, "n") {
 						cfg.N = 0
 					}
-				}
-				if cfg.Rendezvous == "" && os.Getenv(bootstrap.EnvRank) == "" { // else it is of the job that we are in
-					cfg.Rendezvous = os.Getenv(bootstrap.EnvRendezvous)
+					if cfg.Rendezvous == "" && os.Getenv(bootstrap.EnvRank) == "" { // else it is of the job that we are in
+						cfg.Rendezvous = os.Getenv(bootstrap.EnvRendezvous)
+					}
 				}
 				cfg.Program, cfg.Args = args[0], args[1:]
 				cfg.Stdout, cfg.Stderr = std.out, std.err

@@ -201,9 +201,9 @@ func Facing(ctx context.Context, host, want string) (Bound, error) {
 	return Bound{}, fmt.Errorf("bootstrap: no interface to reach %s by: there are %s: %w", host, describeOwn(own), errs.ErrConfig)
 }
 
-// outward chooses the address by which this host is seen by others: what was
+// Outward chooses the address by which this host is seen by others: what was
 // asked for, else that of its name, else the first that is no loopback one.
-func outward(ctx context.Context, want string) (Bound, error) {
+func Outward(ctx context.Context, want string) (Bound, error) {
 	own, err := ownAddresses()
 	if err != nil {
 		return Bound{}, err

@@ -180,7 +180,7 @@ func meetByPMI(ctx context.Context, cfg *ConnectConfig) (err error) {
 
 // openForPMI opens the rendezvous and gives the word for it.
 func openForPMI(ctx context.Context, cfg *ConnectConfig) (string, error) {
-	b, err := outward(ctx, cfg.Interface)
+	b, err := Outward(ctx, cfg.Interface)
 	if err != nil {
 		return "", err
 	}

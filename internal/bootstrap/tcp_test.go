@@ -271,6 +271,17 @@ func TestFacing(t *testing.T) {
 	require.True(t, every.Addr().(*net.TCPAddr).IP.IsUnspecified())
 }
 
+func TestOutward(t *testing.T) {
+	b, err := Outward(context.Background(), "lo")
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1 lo: GOSHMEM_INTERFACE is lo", fmt.Sprintf("%v %v", b.Addr, b))
+	_, err = Outward(context.Background(), "no-such-interface")
+	require.ErrorIs(t, err, errs.ErrConfig)
+	if b, err = Outward(context.Background(), ""); err == nil { // a machine may have none
+		require.False(t, b.Addr.IsLoopback())
+	}
+}
+
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"unix:@x", "unix:/x", "h:1", "[::1]:5", "tcp:h:1", "tcp:5", ":5", "a b:5"} {
 		f.Add(s)

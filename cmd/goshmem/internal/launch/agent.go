@@ -212,7 +212,7 @@ func (a *agent) loop(orders <-chan *order) error {
 }
 
 func (a *agent) obey(o *order) {
-	a.silent, a.paused = 0, o.Pause
+	a.silent, a.paused = 0, (a.paused || o.Pause) && !o.Resume
 	for i, n := range o.Taken {
 		a.ahead[i].give(max(0, n))
 	}

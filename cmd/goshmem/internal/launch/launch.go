@@ -259,6 +259,9 @@ func (j *job) signal(sig syscall.Signal) {
 		}
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP) // a SIGCONT will come
 	case syscall.SIGCONT:
+		for _, p := range j.posts {
+			p.mail.push(order{Resume: true})
+		}
 		j.signalAlive(syscall.SIGCONT)
 	default:
 		j.do(j.policy.signalled(sig))

@@ -35,7 +35,8 @@ type order struct {
 	Input    []byte         `json:"input,omitempty"` // for rank 0
 	InputEnd bool           `json:"inputEnd,omitempty"`
 	Taken    [2]int         `json:"taken,omitzero"`   // bytes of output and error output that were passed on
-	Pause    bool           `json:"pause,omitempty"`  // nothing will come until the next order
+	Pause    bool           `json:"pause,omitempty"`  // nothing may come until
+	Resume   bool           `json:"resume,omitempty"` // this
 	Finish   bool           `json:"finish,omitempty"` // all have ended: so do you
 }
 
