@@ -9,7 +9,7 @@ STRESS   ?= 10
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help build run test test-unit test-race test-procs cross lint bench fuzz stress generate clean
+.PHONY: help build run test test-unit test-race test-procs cross lint bench bench-peers fuzz stress generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ lint: $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## gofmt, vet, staticcheck
 
 bench: build ## the figures of docs/perf, on this machine
 	$(BUILD)/goshmem bench all
+
+bench-peers: build ## collectives beside Open MPI's and OSHMEM's (MPICC, OSHCC, MPIRUN, OSHRUN); says what is missing
+	$(GO) run ./bench/peers -goshmem $(BUILD)/goshmem $(PEERS_FLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -148,11 +148,7 @@ func slow[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T],
 		if err == errs.ErrWouldBlock {
 			return Ticket{}, err // no failure: a hook asks again and again, and nothing is allocated for it
 		}
-		e := &errs.OpError{Op: name, PE: target, Size: int64(size), At: word.Ref().String(), Err: err}
-		if l := c.Lane(target); l != nil {
-			e.Path = l.Config().Path
-		}
-		return Ticket{}, e
+		return Ticket{}, c.OpError(name, target, word.Ref(), int64(size), err)
 	}
 	l, err := c.LaneTo(target)
 	if err == nil {
@@ -201,7 +197,9 @@ func wait(c *pe.Context, name string, at heap.Ref, target int, t Ticket) error {
 		err = t.Err()
 	}
 	if err != nil {
-		return &errs.OpError{Op: name, PE: target, Seq: t.Seq(), Size: -1, At: at.String(), Err: err}
+		e := c.OpError(name, target, at, -1, err)
+		e.Seq = t.Seq()
+		return e
 	}
 	return nil
 }

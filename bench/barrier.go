@@ -24,6 +24,7 @@ func barrierProgram() program {
 const oversubscribedBatch = 2 * time.Millisecond
 
 func barrierWork(ctx context.Context, e *env) error {
+	e.base.Path = e.farPath()
 	b, err := newPlainBarrier(e)
 	if err != nil {
 		return err

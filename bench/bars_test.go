@@ -110,10 +110,10 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := `bench      metric           path   algo              pes     size        p50        p99       mean unit         floor  ratio  calib ns  
-put        bandwidth        direct memcpy              2     4KiB      100.2      99.50      100.0 GB/s         80.20   1.25     45 45  verified
-moe        dispatch         direct -                   4  12.9MiB   21800104   30000000   22000000 ns               -      -   215 220  WRONG DATA, far
-gc         stopping         -      -                   -        -       5.00          0          0 ns               -      -     50 90  verified, flipped
+	want := `bench         metric           path   algo              pes     size        p50        p99       mean unit         floor  ratio  calib ns  
+put           bandwidth        direct memcpy              2     4KiB      100.2      99.50      100.0 GB/s         80.20   1.25     45 45  verified
+moe           dispatch         direct -                   4  12.9MiB   21800104   30000000   22000000 ns               -      -   215 220  WRONG DATA, far
+gc            stopping         -      -                   -        -       5.00          0          0 ns               -      -     50 90  verified, flipped
 `
 	if out.String() != want {
 		t.Errorf("printed\n%s", &out)

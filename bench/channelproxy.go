@@ -19,22 +19,7 @@ func (h *handOff) proxy() error {
 	if err := h.measure(Result{Metric: "latency", Path: "proxy", Algo: "one-producer"}, h.proxyHandOff); err != nil {
 		return err
 	}
-	for _, n := range []int{1, 2} {
-		algo := [...]string{"", "one-producer", "two-producers"}[n]
-		var allocs float64
-		err := h.measure(Result{Metric: "interval", Path: "proxy", Algo: algo, PEs: 2, Size: 8}, func() (series, series, bool, error) {
-			w, a, ok, err := h.proxyStream(n)
-			allocs = a
-			return w, nil, ok, err
-		})
-		if err != nil {
-			return err
-		}
-		if err := h.reportAllocs("proxy", algo, allocs); err != nil {
-			return err
-		}
-	}
-	return nil
+	return h.intervals(Result{Path: "proxy", PEs: 2, Size: 8}, h.proxyStream)
 }
 
 // side is one PE of the proxy's world.
@@ -99,14 +84,6 @@ func (h *handOff) proxyHandOff() (work, floor series, ok bool, err error) {
 	ops := h.ops(200)
 	n := h.batches(ops, 150*time.Microsecond)
 	ok = true
-	see := func(w *atomic.Uint64, want uint64) bool {
-		for i := uint32(0); w.Load() != want; i++ {
-			if !h.relax(i) {
-				return false
-			}
-		}
-		return true
-	}
 	total := uint64((n + 1) * ops)
 	err = h.world(func(s *side) error {
 		var plain, seq uint64
@@ -119,11 +96,11 @@ func (h *handOff) proxyHandOff() (work, floor series, ok bool, err error) {
 				plain++
 				if s.p.Rank() == 0 {
 					line.a.Store(plain)
-					if !see(&line.b, plain) {
+					if !h.see(&line.b, plain) {
 						return errStopped
 					}
 				} else {
-					if !see(&line.a, plain) {
+					if !h.see(&line.a, plain) {
 						return errStopped
 					}
 					line.b.Store(plain)

@@ -12,29 +12,41 @@ func (h *handOff) ring() error {
 	if err := h.measure(Result{Metric: "latency", Path: "ring", Algo: "one-producer"}, h.ringHandOff); err != nil {
 		return err
 	}
-	for _, n := range []int{1, 2} {
-		algo := [...]string{"", "one-producer", "two-producers"}[n]
+	return h.intervals(Result{Path: "ring"}, h.ringStream)
+}
+
+// intervals measures the time between two requests of one and of two producers,
+// and what a request allocates. stream gives the two, and whether all arrived.
+func (h *handOff) intervals(r Result, stream func(producers int) (series, float64, bool, error)) error {
+	r.Metric = "interval"
+	for i, algo := range [...]string{"one-producer", "two-producers"} {
+		r.Algo = algo
 		var allocs float64
-		err := h.measure(Result{Metric: "interval", Path: "ring", Algo: algo}, func() (series, series, bool, error) {
-			w, a, ok, err := h.ringStream(n)
-			allocs = a
-			return w, nil, ok, err
+		err := h.measure(r, func() (work, floor series, ok bool, err error) {
+			work, allocs, ok, err = stream(i + 1)
+			return work, nil, ok, err
 		})
 		if err != nil {
 			return err
 		}
-		if err := h.reportAllocs("ring", algo, allocs); err != nil {
+		if err := h.emit(Result{
+			Bench: "channel", Metric: "allocations", Path: r.Path, Mem: "host", Algo: algo, Nodes: 1, Impl: "goshmem",
+			Unit: unitObjects, P50: allocs, P99: allocs, Mean: allocs, Verified: true,
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *handOff) reportAllocs(path, algo string, per float64) error {
-	return h.emit(Result{
-		Bench: "channel", Metric: "allocations", Path: path, Mem: "host", Algo: algo, Nodes: 1, Impl: "goshmem",
-		Unit: unitObjects, P50: per, P99: per, Mean: per, Verified: true,
-	})
+// see waits until a word has a value; false: give up.
+func (h *handOff) see(w *atomic.Uint64, want uint64) bool {
+	for i := uint32(0); w.Load() != want; i++ {
+		if !h.relax(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // ringHandOff is half of a round trip through two rings, beside half of one of a
@@ -56,14 +68,6 @@ func (h *handOff) ringHandOff() (work, floor series, ok bool, err error) {
 	ops := h.ops(500)
 	n := h.batches(ops, 150*time.Microsecond)
 	ok = true
-	see := func(w *atomic.Uint64, want uint64) bool {
-		for i := uint32(0); w.Load() != want; i++ {
-			if !h.relax(i) {
-				return false
-			}
-		}
-		return true
-	}
 	h.together(func() {
 		d := channel.Desc{Op: channel.OpPut, Size: 8}
 		var seq, plain uint64
@@ -75,7 +79,7 @@ func (h *handOff) ringHandOff() (work, floor series, ok bool, err error) {
 			for range ops {
 				plain++
 				line.a.Store(plain)
-				if !see(&line.b, plain) {
+				if !h.see(&line.b, plain) {
 					return
 				}
 			}
@@ -104,7 +108,7 @@ func (h *handOff) ringHandOff() (work, floor series, ok bool, err error) {
 		for range n + 1 {
 			for range ops {
 				plain++
-				if !see(&line.a, plain) {
+				if !h.see(&line.a, plain) {
 					return
 				}
 				line.b.Store(plain)

@@ -13,6 +13,8 @@ type Config struct {
 	Name  string
 	PEs   int           // 0: the program's default
 	Path  string        // auto, direct, proxy, …
+	Nodes int           // simulated nodes; 0: as the environment says
+	Algo  string        // of an alltoallv: auto, direct, relay
 	Sizes []int64       // bytes; nil: the program's default
 	Iters int           // operations for each figure; 0: as many as fit into Time
 	Time  time.Duration // for each figure; 0: 300 ms
@@ -50,6 +52,15 @@ func (c *Config) complete() (program, error) {
 	if c.PEs != 0 && c.PEs < prog.least {
 		return bad("%d PEs: want %d or more", c.PEs, prog.least)
 	}
+	if c.Nodes < 0 || c.Nodes > max(c.PEs, 1) {
+		return bad("%d simulated nodes of %d PEs", c.Nodes, c.PEs)
+	}
+	if c.Nodes != 0 && prog.solo {
+		return bad("it has no -nodes")
+	}
+	if err := c.algoCheck(prog); err != nil {
+		return prog, err
+	}
 	if c.Sizes != nil && prog.sizes == nil {
 		return bad("it has no -sizes")
 	}
@@ -57,7 +68,7 @@ func (c *Config) complete() (program, error) {
 		c.Sizes = prog.sizes
 	}
 	for _, s := range c.Sizes {
-		if s < prog.smallest || s > maxSize || prog.only != nil && !slices.Contains(prog.only, s) {
+		if s < prog.smallest || s > maxSize || s%max(prog.multiple, 1) != 0 || prog.only != nil && !slices.Contains(prog.only, s) {
 			return bad("a size of %d B is not possible", s)
 		}
 	}
@@ -107,5 +118,5 @@ func (c Config) World() (pe.Config, error) {
 		}
 		room += extra
 	}
-	return pe.Config{Path: c.Path, HeapSize: room}, nil
+	return pe.Config{Path: c.Path, Nodes: c.Nodes, HeapSize: room}, nil
 }

@@ -19,7 +19,10 @@
 // time (package copy's builtin where it cannot be); of a put-signal, copy and flag
 // with the receiver reading the payload, as in the operation; of an AMO, the
 // processor's instruction; of barrier and ring, the same exchange by plain words;
-// of the request ring, a cache line bounced between the two processors.
+// of the request ring, a cache line bounced between the two processors; of a
+// collective, each PE's blocks copied into the others' memory and a flag set behind
+// each, or a put with signal to PEs of other nodes. Roots take turns, so that a call
+// cannot overtake the one before it.
 //
 // In a [Result] latencies are in ns, bandwidths in GB/s, rates in M/s. p99 is
 // always the bad end: of a rate, what all but one percent of the batches exceed.

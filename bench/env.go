@@ -54,15 +54,21 @@ func newEnv(ctx context.Context, p *pe.PE, cfg Config, emit Emit) (*env, error) 
 		return nil, err
 	}
 	e := &env{ctx: ctx, p: p, c: p.Context(), cfg: cfg, emit: emit, lines: lines, mine: lines.Local()}
-	info, _ := p.World().Peer(e.target())
-	next, _ := p.World().Peer((p.Rank() + 1) % p.Size())
+	info, _ := p.Peer(e.target())
+	next, _ := p.Peer((p.Rank() + 1) % p.Size())
 	e.local = p.Size() > 1 && next.PID == os.Getpid()
-	e.base = Result{Bench: cfg.Name, Path: info.Path, Mem: "host", Nodes: 1, Impl: "goshmem", PEs: p.Size()}
+	e.base = Result{Bench: cfg.Name, Path: info.Path, Mem: "host", Nodes: p.World().Nodes(), Impl: "goshmem", PEs: p.Size()}
 	return e, nil
 }
 
 // target is the PE that one-sided programs work on: the next one.
 func (e *env) target() int { return 1 % e.p.Size() }
+
+// farPath is how PEs of different nodes reach each other, if there are some.
+func (e *env) farPath() string {
+	info, _ := e.p.Peer(e.p.Size() - 1)
+	return info.Path
+}
 
 // own is this PE's word of a line; peer is another's.
 func (e *env) own(line int) *uint64 { return &e.mine[line*lineWords] }

@@ -102,6 +102,8 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	}
 	fs.IntVar(&c.PEs, "n", 0, "number of PEs (the program's default)")
 	fs.StringVar(&c.Path, "path", "", "how operations reach a peer: auto, direct, proxy, … (GOSHMEM_PATH, auto)")
+	fs.IntVar(&c.Nodes, "nodes", 0, "simulated nodes that the PEs are dealt to (GOSHMEM_NODES, none)")
+	fs.StringVar(&c.Algo, "algo", "", "alltoallv between nodes: auto, direct or relay (auto)")
 	fs.Func("sizes", "message sizes, as in 8,4KiB,1MiB (the program's default)", func(s string) error {
 		for f := range strings.SplitSeq(s, ",") {
 			n, err := options.ParseBytes(f)
@@ -131,6 +133,12 @@ func (c commandLine) args() []string {
 	if c.Path != "" {
 		a = append(a, "-path", c.Path)
 	}
+	if c.Nodes != 0 {
+		a = append(a, "-nodes", fmt.Sprint(c.Nodes))
+	}
+	if c.Algo != "" {
+		a = append(a, "-algo", c.Algo)
+	}
 	if c.Sizes != nil {
 		var s []string
 		for _, n := range c.Sizes {
@@ -155,9 +163,9 @@ func Usage(w io.Writer) {
 	names, texts := Names()
 	fmt.Fprintf(w, "Programs:\n")
 	for i, n := range names {
-		fmt.Fprintf(w, "  %-11s %s\n", n, texts[i])
+		fmt.Fprintf(w, "  %-13s %s\n", n, texts[i])
 	}
-	fmt.Fprintf(w, "  %-11s %s\n", all, "every figure that has a bar, and how far from it it is (-json, -time, -quick)")
+	fmt.Fprintf(w, "  %-13s %s\n", all, "every figure that has a bar, and how far from it it is (-json, -time, -quick)")
 	fmt.Fprintf(w, "\nFlags, after the program's name:\n")
 	fs := newFlags(&commandLine{Config: Config{Name: "moe"}})
 	fs.SetOutput(w)

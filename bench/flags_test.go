@@ -28,6 +28,8 @@ func TestParse(t *testing.T) {
 		{"ring -join -n 8", commandLine{Config: Config{Name: "ring", PEs: 8}, Join: true, Bind: "auto"}},
 		{"moe -tokens 5 -hidden 16 -experts 8 -topk 2 -dtype fp8 -routing zipf:1.1 -layout expert -combine expert", commandLine{
 			Config: Config{Name: "moe", MoE: MoE{5, 16, 8, 2, "fp8", "zipf:1.1", "expert", "expert"}}, Bind: "auto"}},
+		{"alltoallv -n 8 -nodes 4 -algo relay", commandLine{
+			Config: Config{Name: "alltoallv", PEs: 8, Nodes: 4, Algo: "relay"}, Bind: "auto"}},
 		{"all -json -time 1ms", commandLine{Config: Config{Name: "all", Time: time.Millisecond}, JSON: true, Bind: "auto"}},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -70,6 +72,12 @@ func TestParseRefuses(t *testing.T) {
 		{"amo -sizes 4", "a size of 4 B"},
 		{"barrier -sizes 8", "no -sizes"},
 		{"channel -n 2", "no -n"},
+		{"allreduce -sizes 6", "a size of 6 B"},
+		{"allreduce -algo relay", "no -algo"},
+		{"alltoallv -algo best", "want auto, direct or relay"},
+		{"alltoallv -nodes 3", "3 simulated nodes of 2 PEs"},
+		{"alltoallv -nodes -1", "-1 simulated nodes"},
+		{"gc -nodes 2", "no -nodes"},
 		{"put -iters -5", "negative"},
 		{"put -time -5s", "negative"},
 		{"put -path slow", `path "slow": want one of`},

@@ -58,7 +58,7 @@ func (o *oneSided) getTrials(ctx context.Context, size int64) []trial {
 		line: line{metric: "latency", unit: unitNS}, work: get,
 		floor: func(ops int) error {
 			for range ops {
-				o.plain(dst, remote)
+				o.libc.plain(dst, remote)
 			}
 			return nil
 		},

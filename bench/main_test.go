@@ -57,7 +57,7 @@ func quick() []Config {
 	small := MoE{Tokens: 20, Hidden: 64, Experts: 16, TopK: 3}
 	expert := small
 	expert.Layout, expert.Combine, expert.DType, expert.Routing = "expert", "expert", "fp8", "uniform,holes=0.2"
-	return []Config{
+	all := []Config{
 		{Name: "put", Sizes: []int64{1, 8, 5000, 300 << 10}},
 		{Name: "put", PEs: 1, Sizes: []int64{8}},
 		{Name: "get", Sizes: []int64{1, 8, 5000, 300 << 10}},
@@ -70,7 +70,22 @@ func quick() []Config {
 		{Name: "moe", PEs: 3, MoE: expert},
 		{Name: "channel"},
 		{Name: "gc", PEs: 3},
+		{Name: "pairs", PEs: 3, Sizes: []int64{8, 5000}},
+		{Name: "pairs", PEs: 4, Sizes: []int64{1}},
+		{Name: "contended", PEs: 3},
+		{Name: "order"},
+		{Name: "wait", PEs: 3},
+		{Name: "overlap", Sizes: []int64{8, 300 << 10}},
+		{Name: "idle", Time: 50 * time.Millisecond},
+		{Name: "worlds", Time: 50 * time.Millisecond},
+		{Name: "barrier", PEs: 4, Nodes: 2},
+		{Name: "alltoallv", PEs: 5, Nodes: 3, Algo: "relay", Sizes: []int64{1, 1000}},
+		{Name: "alltoallv", PEs: 1, Sizes: []int64{8}},
 	}
+	for i, k := range collectives() {
+		all = append(all, Config{Name: k.name, PEs: 2 + i%3, Nodes: i % 3, Sizes: []int64{4, 1000, 70000}})
+	}
+	return all
 }
 
 func label(c Config) string {
@@ -78,7 +93,10 @@ func label(c Config) string {
 	if c.PEs > 0 {
 		s += fmt.Sprintf("-%d", c.PEs)
 	}
-	return s + c.Path
+	if c.Nodes > 0 {
+		s += fmt.Sprintf("-nodes-%d", c.Nodes)
+	}
+	return s + c.Algo + c.Path
 }
 
 func bounded(t testing.TB) context.Context {

@@ -161,9 +161,10 @@ func (e *env) batchOf(t *trial) (int, error) {
 	if want == 0 {
 		want = defaultBatch
 	}
-	most := maxOps
+	least, most := 1, maxOps
 	if e.cfg.Iters > 0 {
-		most = min(most, e.cfg.Iters)
+		least = (e.cfg.Iters + maxBatches - 1) / maxBatches // all of them, whatever a batch takes
+		most = max(min(most, e.cfg.Iters), least)
 	}
 	// One of each goes first: it makes the lane, and meets whatever is cold.
 	if _, err := e.timed(t, t.floor, 1); err != nil {
@@ -172,7 +173,7 @@ func (e *env) batchOf(t *trial) (int, error) {
 	if _, err := e.timedWork(t, 1); err != nil {
 		return 0, err
 	}
-	for n := 1; ; {
+	for n := least; ; {
 		took, err := e.timedWork(t, n)
 		if err != nil {
 			return 0, err

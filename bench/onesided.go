@@ -48,17 +48,6 @@ func newOneSided(ctx context.Context, e *env) (*oneSided, error) {
 	return o, err
 }
 
-// plain is one copy. The builtin one turns to stores around the cache at 1 MiB,
-// which spoils what is measured next; the call into C costs as much as a copy of
-// some KiB.
-func (o *oneSided) plain(dst, src []byte) {
-	if len(src) < queuedFrom {
-		copy(dst, src)
-	} else {
-		o.libc.copies(dst, src, 1)
-	}
-}
-
 // batchFor is how long a batch should be: what floor and operation leave in the
 // caches for each other must not matter.
 func batchFor(size int64) time.Duration {

@@ -18,7 +18,9 @@ type program struct {
 	sizes    []int64
 	time     time.Duration // default for each figure; 0: defaultTime
 	smallest int64         // size allowed
+	multiple int64         // of which sizes must be; 0: any
 	only     []int64       // sizes allowed; nil: any
+	algo     bool          // has -algo
 
 	solo bool // runs in the tool's process, with worlds of its own
 	work func(ctx context.Context, e *env) error
@@ -32,10 +34,12 @@ type program struct {
 type Emit func(Result) error
 
 func programs() []program {
-	return []program{
+	all := []program{
 		putProgram(), getProgram(), putSignalProgram(), amoProgram(), barrierProgram(),
-		ringProgram(), channelProgram(), moeProgram(), gcProgram(),
+		ringProgram(), pairsProgram(), contendedProgram(), orderProgram(), waitProgram(), overlapProgram(),
+		channelProgram(), moeProgram(), gcProgram(), idleProgram(), worldsProgram(),
 	}
+	return append(all, collPrograms()...)
 }
 
 // Names lists the programs, each with what it measures.

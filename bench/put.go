@@ -69,7 +69,7 @@ func (o *oneSided) putTrials(ctx context.Context, size int64) []trial {
 		},
 		floor: func(ops int) error {
 			for range ops {
-				o.plain(remote, src)
+				o.libc.plain(remote, src)
 				o.fence.full()
 			}
 			return nil

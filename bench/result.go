@@ -17,7 +17,7 @@ type Result struct {
 	Impl   string `json:"impl"`
 	PEs    int    `json:"pes"`
 	Size   int64  `json:"size"` // bytes (of a pair, for collectives); 0 where there is none
-	Unit   string `json:"unit"` // ns, GB/s, M/s, objects
+	Unit   string `json:"unit"` // ns, GB/s, M/s, objects, B, a percentage of something
 
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
@@ -38,6 +38,9 @@ const (
 	unitGBs     = "GB/s"
 	unitMs      = "M/s"
 	unitObjects = "objects"
+	unitBytes   = "B"
+	unitPercent = "% hidden"
+	unitLoad    = "% of a CPU"
 )
 
 // Ratio is the figure over its floor; 0 where there is none.

@@ -3,6 +3,9 @@ package bench
 import (
 	"math"
 	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // series are times of batches, in ns an operation.
@@ -43,10 +46,26 @@ func figure(unit string, bytes int64, ns float64) float64 {
 	return ns
 }
 
+// perHistogram are the units of a histogram in a ns: times of single operations
+// lie far below one.
+const perHistogram = 1e3
+
+// histogram takes the series in with four digits, from 1 ps to an hour.
+func (s series) histogram() *hdrhistogram.Histogram {
+	h := hdrhistogram.New(1, int64(time.Hour)*perHistogram, 4)
+	for _, x := range s {
+		_ = h.RecordValue(min(max(int64(x*perHistogram), 1), h.HighestTrackableValue()))
+	}
+	return h
+}
+
 // fill puts times into a result, whose Unit is set.
 func (r *Result) fill(work, floor series, bytes int64) {
-	r.P50 = figure(r.Unit, bytes, work.quantile(0.5))
-	r.P99 = figure(r.Unit, bytes, work.quantile(0.99))
-	r.Mean = figure(r.Unit, bytes, work.mean())
+	if len(work) > 0 {
+		h := work.histogram()
+		r.P50 = figure(r.Unit, bytes, float64(h.ValueAtQuantile(50))/perHistogram)
+		r.P99 = figure(r.Unit, bytes, float64(h.ValueAtQuantile(99))/perHistogram)
+		r.Mean = figure(r.Unit, bytes, h.Mean()/perHistogram)
+	}
 	r.Floor = figure(r.Unit, bytes, floor.quantile(0.5))
 }

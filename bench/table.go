@@ -14,7 +14,7 @@ type table struct {
 	begun bool
 }
 
-const tableRow = "%-10s %-16s %-6s %-17s %3s %8s %10s %10s %10s %-7s %10s %6s %9s  %s\n"
+const tableRow = "%-13s %-16s %-6s %-17s %3s %8s %10s %10s %10s %-7s %10s %6s %9s  %s\n"
 
 func (t *table) row(r Result) error {
 	if !t.begun {
@@ -53,6 +53,9 @@ func remarks(r Result) []string {
 		s = append(s, "flipped")
 	} else if max(r.CalibBefore, r.CalibAfter) > nearLimit {
 		s = append(s, "far")
+	}
+	if r.Nodes > 1 {
+		s = append(s, fmt.Sprintf("%d nodes", r.Nodes))
 	}
 	return s
 }

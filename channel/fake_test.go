@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"goshmem/heap"
+	"goshmem/internal/errs"
 	"goshmem/internal/futex"
 	"goshmem/internal/spin"
 )
@@ -171,7 +172,7 @@ func newRig(t *testing.T, peers, capacity, window, backlog int, seed uint64) *ri
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		for i := range r.lanes {
-			p.Lose(r.lanes[i].Load(), errStopped)
+			p.Lose(r.lanes[i].Load(), &errs.ClosedError{PE: -1})
 		}
 		require.NoError(t, p.Drain(ctx))
 		require.NoError(t, p.Close(ctx))

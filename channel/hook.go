@@ -17,8 +17,11 @@ type Hook struct {
 }
 
 // AddHook registers a step function; it runs only while armed. The step reports
-// whether it moved anything.
+// whether it moved anything. nil is a step that never does.
 func (p *Proxy) AddHook(step func() bool) *Hook {
+	if step == nil {
+		step = func() bool { return false }
+	}
 	h := &Hook{p: p, step: step}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,12 +30,17 @@ func (p *Proxy) AddHook(step func() bool) *Hook {
 	return h
 }
 
-// Arm makes the step run from now on: there is work outstanding.
+// Arm makes the step run from now on: there is work outstanding. Of a hook that
+// was removed, or is meanwhile, nothing stays armed.
 func (h *Hook) Arm() {
-	if h.gone.Load() || h.armed.Swap(true) {
+	if h.armed.Swap(true) {
 		return
 	}
 	h.p.work.Add(1)
+	if h.gone.Load() { // looked at last: Remove may come at any time
+		h.Disarm()
+		return
+	}
 	h.p.kick()
 }
 

@@ -351,11 +351,7 @@ func (p *Proxy) pump(l *Lane) bool {
 			t.Abort(l)
 		}
 		moved := l.queue.Len()+l.flight.Len() > 0
-		err := l.Err()
-		if err == nil {
-			err = errStopped
-		}
-		l.failAll(err)
+		l.failAll(l.Err())
 		return moved
 	}
 	if !l.ready {

@@ -262,6 +262,7 @@ func TestHook(t *testing.T) {
 	h.Remove()
 	h.Arm() // gone: nothing happens
 	require.Equal(t, 10, steps)
+	require.Zero(t, r.p.work.Load())
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	require.NoError(t, r.p.Drain(ctx))

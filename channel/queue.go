@@ -1,10 +1,6 @@
 package channel
 
-import (
-	"unsafe"
-
-	"goshmem/internal/errs"
-)
+import "unsafe"
 
 // entry is a queued operation of a lane, out of the ring.
 type entry struct {
@@ -178,7 +174,3 @@ func (l *Lane) failAll(err error) {
 		l.ack(acked, pos)
 	}
 }
-
-// errStopped is what an operation is failed with when its lane was given up
-// without a reason of its own.
-var errStopped error = &errs.ClosedError{PE: -1}

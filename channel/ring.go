@@ -19,9 +19,7 @@ const line = 128
 // here, and only here, from Publish until the consumer's Advance. It is read
 // only where the descriptor has FlagLocalPtr.
 type Local struct {
-	Lane unsafe.Pointer // whose request it is, for the consumer's own use
-	Ptr  unsafe.Pointer // the local side
-	Keep unsafe.Pointer // what else must live as long
+	Ptr unsafe.Pointer // the local side
 }
 
 // Ring is a bounded lock-free queue of descriptors with many producers and one

@@ -198,15 +198,14 @@ func TestRingLocalLifetime(t *testing.T) {
 // In two steps, the producer writes the reference itself.
 func TestRingLocalInPlace(t *testing.T) {
 	r := mustRing(t, 1, 0)
-	x, lane := new(int64), new(int32)
+	x := new(int64)
 	pos, slot, ok := r.TryClaim()
 	require.True(t, ok)
 	*slot = Desc{Op: OpGet, Flags: FlagLocalPtr, Seq: slot.Seq}
-	*r.Local(pos) = Local{Lane: unsafe.Pointer(lane), Ptr: unsafe.Pointer(x), Keep: unsafe.Pointer(x)}
+	*r.Local(pos) = Local{Ptr: unsafe.Pointer(x)}
 	r.Publish(pos)
 	_, local, _, ok := r.Front()
 	require.True(t, ok)
-	assert.Equal(t, unsafe.Pointer(lane), local.Lane)
 	assert.Equal(t, unsafe.Pointer(x), local.Ptr)
 	r.Advance()
 	assert.Equal(t, Local{}, *r.Local(pos))

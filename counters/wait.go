@@ -34,8 +34,8 @@ const (
 
 // Until waits for cond. fail says whether the wait has become hopeless (a lost
 // PE, a closed world); it is asked at the beginning and whenever Epoch changed.
-// cond wins over fail, and may be asked again after it held. polled says that the awaited word may be written by an
-// agent that does not ring, such as a plain put.
+// cond wins over fail, and may be asked again after it held. polled says that the
+// awaited word may be written by an agent that does not ring, such as a plain put.
 //
 // It returns nil, fail's error, the context's cause when cancelled, or
 // errs.ErrTimeout, which the caller dresses with what it wanted.
@@ -49,6 +49,9 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 			return nil
 		}
 		return err
+	}
+	if ctx == nil {
+		return errs.ErrNoContext
 	}
 	if ctx.Err() != nil {
 		return ctxError(ctx)

@@ -156,9 +156,6 @@ func (a *Allocator) LargestFree() int64 {
 	return a.bySize[len(a.bySize)-1].size
 }
 
-// Blocks is the number of allocated and of free blocks.
-func (a *Allocator) Blocks() (used, free int) { return len(a.used), len(a.byOff) }
-
 // SizeOf is the size of the block allocated at off, as rounded up to MinAlign;
 // false if off is not what Alloc returned.
 func (a *Allocator) SizeOf(off uint64) (int64, bool) {

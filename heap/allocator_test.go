@@ -195,7 +195,7 @@ func (x *machine) freeAll() error {
 			return err
 		}
 	}
-	if used, free := x.a.Blocks(); used != 0 || free != 1 || x.a.LargestFree() != x.a.Size() || x.a.InUse() != 0 {
+	if used, free := len(x.a.used), len(x.a.byOff); used != 0 || free != 1 || x.a.LargestFree() != x.a.Size() || x.a.InUse() != 0 {
 		return fmt.Errorf("%d used, %d free after freeing all", used, free)
 	}
 	return nil

@@ -11,10 +11,7 @@ import (
 type RangeError struct{ Off, Len, Size uint64 }
 
 func (e *RangeError) Error() string {
-	if e.Off > e.Size {
-		return fmt.Sprintf("%#x beyond region of %#x: out of range", e.Off-e.Size, e.Size)
-	}
-	return fmt.Sprintf("%#x beyond region of %#x: out of range", e.Len-(e.Size-e.Off), e.Size)
+	return fmt.Sprintf("%d B at offset %#x of %d B: out of range", e.Len, e.Off, e.Size)
 }
 
 // Is matches ErrRange.

@@ -7,6 +7,7 @@ import "fmt"
 const (
 	RegionHeap    uint16 = 0 // what users allocate from
 	RegionRuntime uint16 = 1 // the runtime's own words: header, built-in signals
+	RegionDevice  uint16 = 2 // what users allocate from in a device's memory
 )
 
 // Ref is a symmetric address: an offset in a region that every PE of a world
@@ -64,6 +65,8 @@ func (r Ref) String() string {
 	case RegionHeap:
 	case RegionRuntime:
 		name = "runtime"
+	case RegionDevice:
+		name = "device"
 	default:
 		name = fmt.Sprintf("region%d", r.Region())
 	}

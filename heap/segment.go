@@ -114,14 +114,8 @@ func (l Layout) HeapOffset() int64 { return l.runtime }
 // HeapSize is the size of region 0, a multiple of PageSize.
 func (l Layout) HeapSize() int64 { return l.heap }
 
-// PEs is the number of PEs planned for.
-func (l Layout) PEs() int { return l.pes }
-
 // Contexts is the number of context slots.
 func (l Layout) Contexts() int { return l.contexts }
-
-// IndicesPerSource is the number of built-in words per slot and source PE.
-func (l Layout) IndicesPerSource() int { return l.indices }
 
 // SourceWord is the offset in region 1 of a built-in signal word: the one that
 // PE source adds to for the context in slot. false: no such word.

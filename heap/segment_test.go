@@ -28,7 +28,7 @@ func TestPlanLayout(t *testing.T) {
 	off, size, ok := l.SlotRange(1)
 	assert.True(t, ok)
 	assert.Equal(t, [2]uint64{4096 + 6*64, 6 * 64}, [2]uint64{off, size})
-	assert.Equal(t, [3]int{3, 2, 8}, [3]int{l.PEs(), l.Contexts(), l.IndicesPerSource()})
+	assert.Equal(t, [3]int{3, 2, 8}, [3]int{l.pes, l.Contexts(), l.indices})
 }
 
 func TestPlanLayoutRefuses(t *testing.T) {

@@ -4,6 +4,15 @@ package heap
 // line of its own.
 const SignalSize = 64
 
+// A signal's line holds its cells, whose sum is the signal's value: the first is
+// changed by CPUs, each of the others by one stream of copies (a source PE and
+// context), which cannot add and so stores its running total. The last word counts
+// the cells that streams took.
+const (
+	SignalCells  = 7 // cells of a signal, the CPUs' one included
+	SignalClaims = 8 * SignalCells
+)
+
 // Signal is one signal object: the line that holds its cells. Only the signal
 // operations of rma touch it. The zero Signal is refused by every operation
 // (ErrBadRef).

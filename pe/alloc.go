@@ -12,10 +12,10 @@ import (
 )
 
 // AllocMem allocates size bytes of the symmetric heap, aligned to align (a power
-// of two up to 2 MiB; 0: 64), at the same offset on every PE. Collective: every PE calls it
-// with the same arguments; if they differ all get ErrMismatch, if one has no
-// room all get ErrNoMemory, and nothing is allocated. The content is whatever
-// was there.
+// of two up to 2 MiB; 0: 64), at the same offset on every PE. Collective: every
+// PE calls it with the same arguments; if they differ all get ErrMismatch, if one
+// has no room all get ErrNoMemory, and nothing is allocated. The content is
+// whatever was there.
 func (p *PE) AllocMem(ctx context.Context, size, align int64) (heap.Ref, error) {
 	return p.alloc(ctx, "pe: alloc", size, align, false)
 }
@@ -48,12 +48,17 @@ func Calloc[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], erro
 
 func allocArray[T heap.Elem](ctx context.Context, p *PE, op string, n int, zero bool) (heap.Array[T], error) {
 	size := heap.ElemSize[T]()
+	if p == nil {
+		return heap.Array[T]{}, p.errAt(op, heap.Ref{}, -1, errNoPE)
+	}
 	ref, err := p.alloc(ctx, op, bytesOf(n, size), 0, zero)
 	if err != nil {
 		return heap.Array[T]{}, err
 	}
 	return ArrayAt[T](p, ref, n)
 }
+
+var errNoPE = fmt.Errorf("no PE: %w", errs.ErrConfig)
 
 // bytesOf is the size of n elements; -1, which the allocation refuses on every
 // member, where there is no such size.
@@ -67,6 +72,9 @@ func bytesOf(n int, size int64) int64 {
 // ArrayAt views n elements of an allocation as an array of this PE.
 func ArrayAt[T heap.Elem](p *PE, ref heap.Ref, n int) (heap.Array[T], error) {
 	size := uint64(heap.ElemSize[T]())
+	if p == nil {
+		return heap.Array[T]{}, p.errAt("pe: array", ref, -1, errNoPE)
+	}
 	if n < 0 || uint64(n) > math.MaxInt64/size {
 		return heap.Array[T]{}, p.errAt("pe: array", ref, int64(n), errs.ErrRange)
 	}
@@ -119,7 +127,16 @@ func (t *Team) ResetSignals(ctx context.Context, sigs heap.Signals) error {
 	p := t.pe
 	p.allocMu.Lock()
 	defer p.allocMu.Unlock()
+	if err := t.usable(); err != nil {
+		return p.errAt(op, sigs.Ref(), sigs.Bytes(), err)
+	}
 	err := p.world.table.Check(p.rank, sigs.Ref(), uint64(sigs.Bytes()))
+	if err == nil && sigs.Ref().Region() != heap.RegionHeap {
+		err = errs.ErrBadRef
+	}
+	if err == nil && sigs.Ref().Offset()%8 != 0 {
+		err = errs.ErrAlign
+	}
 	if err == nil {
 		if qerr := p.quietAll(ctx); qerr != nil {
 			return p.errAt(op, sigs.Ref(), sigs.Bytes(), qerr)
@@ -189,6 +206,9 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 	fail := func(err error) (heap.Ref, error) {
 		return heap.Ref{}, &errs.OpError{Op: op, PE: -1, Size: max(size, -1), Err: err}
 	}
+	if err := t.usable(); err != nil {
+		return fail(err)
+	}
 	var off uint64
 	err := errs.ErrAlign
 	p.heapMu.Lock()
@@ -197,6 +217,9 @@ func (t *Team) alloc(ctx context.Context, op string, size, align int64, zero boo
 	}
 	print := p.heap.Fingerprint()
 	p.heapMu.Unlock()
+	if size < 0 {
+		err = fmt.Errorf("a size below 0 or over %d B: %w", math.MaxInt64, errs.ErrRange)
+	}
 	full := errors.Is(err, errs.ErrNoMemory)
 	if err == nil && zero {
 		err = p.zero(off, uint64(size))
@@ -241,7 +264,7 @@ func (p *PE) zero(off, size uint64) error {
 		return &errs.ClosedError{PE: p.rank}
 	}
 	defer p.context.Unuse()
-	clear(bytesAtHeap(p.world.table, p.rank, off, size))
+	clear(bytesAt(p.world.table, p.rank, heap.RegionHeap, off, size))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"goshmem/channel"
 	"goshmem/internal/errs"
 )
 
@@ -17,6 +18,9 @@ import (
 // The PE that holds the rendezvous (rank 0 without a launcher) stays until all
 // have left, since it is who tells the others of a loss.
 func (p *PE) Close(ctx context.Context) error {
+	if ctx == nil {
+		return &errs.OpError{Op: "pe: close", PE: -1, Size: -1, Err: errs.ErrNoContext}
+	}
 	p.once.Do(func() {
 		err := p.depart(ctx)
 		p.linger(ctx)
@@ -40,7 +44,7 @@ func (p *PE) depart(ctx context.Context) error {
 	err := p.quietAll(ctx)
 	if err != nil {
 		// The deadline: what is left fails, its waiters are told.
-		p.eachLane(func(l *laneT) { p.world.proxy.Lose(l, closed) })
+		p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, closed) })
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		err = errors.Join(err, p.quietAll(short))
 		cancel()
@@ -86,25 +90,29 @@ func (p *PE) finish(ctx context.Context) error {
 	p.closed.Store(true)
 	p.world.changed()
 	// Nobody may look at this PE's memory any more: waits end by the flag.
-	p.settle(ctx)
+	late := p.settle(ctx)
 	err := p.member.Close()
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, errs.ErrPeerLost) {
 		err = nil
 	}
-	return errors.Join(err, p.world.leave(ctx))
+	return errors.Join(err, late, p.world.leave(ctx))
 }
 
 // settle waits until every operation in progress in this PE has returned.
-func (p *PE) settle(ctx context.Context) {
-	for !p.quiescent() && ctx.Err() == nil {
+func (p *PE) settle(ctx context.Context) error {
+	for !p.quiescent() {
+		if ctx.Err() != nil {
+			return &errs.OpError{Op: "pe: close", PE: -1, Size: -1, Err: &errs.TimeoutError{What: "operations in progress", PE: -1}}
+		}
 		p.world.proxy.TryPoll()
 		time.Sleep(20 * time.Microsecond)
 	}
+	return nil
 }
 
 func (p *PE) quiescent() bool {
 	idle := true
-	p.eachLane(func(l *laneT) { idle = idle && l.InlineIdle() && l.Pending() == 0 })
+	p.eachLane(func(l *channel.Lane) { idle = idle && l.InlineIdle() && l.Pending() == 0 })
 	for _, c := range p.contexts() {
 		idle = idle && c.using.Load() == 0
 	}
@@ -116,7 +124,7 @@ func (p *PE) abandon(ctx context.Context) {
 	p.once.Do(func() {
 		p.closing.Store(true)
 		p.shutLanes(&errs.ClosedError{PE: p.rank})
-		p.eachLane(func(l *laneT) { p.world.proxy.Lose(l, &errs.ClosedError{PE: p.rank}) })
+		p.eachLane(func(l *channel.Lane) { p.world.proxy.Lose(l, &errs.ClosedError{PE: p.rank}) })
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.world.vals.CloseTimeout)
 		defer cancel()
 		p.end = p.finish(short)

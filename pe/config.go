@@ -23,8 +23,8 @@ type Config struct {
 	Window          int           // requests in flight per lane
 	Backlog         int           // operations pending per lane
 	Contexts        int           // context slots of the world
-	FailureDeadline time.Duration // silence after which a PE is lost
-	Heartbeat       time.Duration // interval of heartbeats
+	FailureDeadline time.Duration // silence after which a PE is lost; the launcher's counts, or rank 0's
+	Heartbeat       time.Duration // interval of heartbeats; as FailureDeadline
 	JoinTimeout     time.Duration // for all PEs to join
 	Timeout         time.Duration // deadline of a wait whose context has none
 	CloseTimeout    time.Duration // for Close to drain and say goodbye

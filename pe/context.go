@@ -2,6 +2,7 @@ package pe
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,12 +36,10 @@ type Context struct {
 	fence atomic.Uint64
 }
 
-type laneT = channel.Lane
-
 // Lane is the lane to a PE of the team; nil if there is no such PE or the lane
 // was never used: ask LaneTo.
 func (c *Context) Lane(pe int) *channel.Lane {
-	if uint(pe) < uint(len(c.lanes)) {
+	if c != nil && uint(pe) < uint(len(c.lanes)) {
 		return c.lanes[pe].Load()
 	}
 	return nil
@@ -49,8 +48,11 @@ func (c *Context) Lane(pe int) *channel.Lane {
 // LaneTo is the lane to a PE of the team, made on first use. The error says that
 // there is no such PE, or that the context takes no more operations.
 func (c *Context) LaneTo(pe int) (*channel.Lane, error) {
+	if c == nil || c.pe == nil {
+		return nil, c.Refusal()
+	}
 	if uint(pe) >= uint(len(c.lanes)) {
-		return nil, errs.ErrPeer
+		return nil, c.noPE(pe)
 	}
 	if l := c.lanes[pe].Load(); l != nil {
 		return l, nil
@@ -68,6 +70,10 @@ func (c *Context) LaneTo(pe int) (*channel.Lane, error) {
 		return l, nil
 	}
 	return c.connect(pe)
+}
+
+func (c *Context) noPE(pe int) error {
+	return fmt.Errorf("pe %d of a team of %d: %w", pe, len(c.lanes), errs.ErrPeer)
 }
 
 func (c *Context) connect(pe int) (*channel.Lane, error) {
@@ -126,7 +132,12 @@ func (c *Context) Team() *Team { return c.team }
 func (c *Context) Rank() int { return c.team.rank }
 
 // Size is the number of PEs of the team.
-func (c *Context) Size() int { return len(c.team.members) }
+func (c *Context) Size() int {
+	if c == nil {
+		return 0
+	}
+	return len(c.lanes)
+}
 
 // Group counts what is queued in the context's lanes.
 func (c *Context) Group() *channel.Group {
@@ -147,11 +158,7 @@ func (c *Context) InlineMax() int { return int(c.pe.world.vals.InlineMax) }
 // put. from are the PEs of the team that it depends on; nil: all. The error is
 // the bare cause; see counters.Waiter.
 func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func() bool) error {
-	if !c.Use() { // a sleeper uses words of this PE's header
-		return &errs.ClosedError{PE: c.pe.rank}
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, polled, cond, func() error {
+	return c.until(ctx, polled, cond, func() error {
 		if from == nil {
 			return c.pe.hopeless(c.team, nil)
 		}
@@ -165,11 +172,7 @@ func (c *Context) Wait(ctx context.Context, polled bool, from []int, cond func()
 
 // WaitOn is Wait for a word that one PE of the team changes.
 func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
-	if !c.Use() {
-		return &errs.ClosedError{PE: c.pe.rank}
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, false, cond, func() error {
+	return c.until(ctx, false, cond, func() error {
 		return c.pe.hopeless(c.team, c.team.members[pe:pe+1])
 	})
 }
@@ -179,16 +182,12 @@ func (c *Context) WaitOn(ctx context.Context, pe int, cond func() bool) error {
 // have done its part before: left, unless it is nil, is asked what that means for
 // the wait; cond still wins over its error.
 func (c *Context) WaitMembers(ctx context.Context, cond func() bool, left func(member int) error) error {
-	if !c.Use() {
-		return &errs.ClosedError{PE: c.pe.rank}
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, false, cond, func() error {
+	return c.until(ctx, false, cond, func() error {
 		if err := c.pe.hopeless(c.team, nil); err != nil {
 			return err
 		}
 		w := c.pe.world
-		if err := w.firstLost(c.team.members, func(int) bool { return false }); err != nil || left == nil {
+		if err := w.firstLost(c.team.members, nil); err != nil || left == nil {
 			return err
 		}
 		for i, pe := range c.team.members {
@@ -200,6 +199,16 @@ func (c *Context) WaitMembers(ctx context.Context, cond func() bool, left func(m
 		}
 		return nil
 	})
+}
+
+// until is the waiter's Until while this PE's memory is there: a sleeper uses
+// words of its header.
+func (c *Context) until(ctx context.Context, polled bool, cond func() bool, fail func() error) error {
+	if !c.Use() { // a sleeper uses words of this PE's header
+		return c.Refusal()
+	}
+	defer c.Unuse()
+	return c.pe.waiter.Until(ctx, polled, cond, fail)
 }
 
 // SpinTurns is how many turns a wait spins before it yields.
@@ -263,9 +272,12 @@ func (c *Context) Submit(ctx context.Context, l *channel.Lane, d *channel.Desc, 
 // BuiltinWord is the offset, in a target's runtime region, of the built-in word
 // that this PE adds to.
 func (c *Context) BuiltinWord(index int) (heap.Ref, error) {
+	if c == nil || c.pe == nil {
+		return heap.Ref{}, c.Refusal()
+	}
 	off, ok := c.pe.world.layout.SourceWord(c.slot, c.team.rank, index)
 	if !ok {
-		return heap.Ref{}, errs.ErrRange
+		return heap.Ref{}, fmt.Errorf("built-in word %d: %w", index, errs.ErrRange)
 	}
 	return heap.MakeRef(c.pe.world.id, heap.RegionRuntime, off), nil
 }
@@ -273,7 +285,7 @@ func (c *Context) BuiltinWord(index int) (heap.Ref, error) {
 // OwnWord is this PE's built-in word that a PE of the team adds to.
 func (c *Context) OwnWord(source, index int) (*atomic.Uint64, error) {
 	if uint(source) >= uint(len(c.lanes)) {
-		return nil, errs.ErrPeer
+		return nil, c.noPE(source)
 	}
 	off, ok := c.pe.world.layout.SourceWord(c.slot, source, index)
 	if !ok {
@@ -381,12 +393,24 @@ func (c *Context) eachLane(f func(*channel.Lane)) {
 // it. Close waits for accesses to end before it unmaps; false: it has begun, or
 // the context was freed.
 func (c *Context) Use() bool {
+	if c == nil || c.pe == nil {
+		return false
+	}
 	c.using.Add(1)
 	if c.pe.closed.Load() || c.freed.Load() {
 		c.using.Add(-1)
 		return false
 	}
 	return true
+}
+
+// Refusal says why Use was refused: ErrClosed, or ErrConfig where there is no
+// context, nil or its zero value.
+func (c *Context) Refusal() error {
+	if c == nil || c.pe == nil {
+		return fmt.Errorf("no context: %w", errs.ErrConfig)
+	}
+	return &errs.ClosedError{PE: c.pe.rank}
 }
 
 // Unuse ends what Use began.

@@ -1,6 +1,9 @@
 package pe
 
-import "goshmem/internal/errs"
+import (
+	"goshmem/heap"
+	"goshmem/internal/errs"
+)
 
 // The errors of the contract. Each works with errors.Is, whatever wraps it.
 var (
@@ -35,3 +38,19 @@ type (
 	// ClosedError is ErrClosed with the PE's world rank.
 	ClosedError = errs.ClosedError
 )
+
+// OpError says that an operation of the context failed: target is the PE of its
+// team, -1 for none, at where, the zero Ref for nowhere, size in bytes, -1 for
+// none. The path is that of the lane.
+func (c *Context) OpError(op string, target int, at heap.Ref, size int64, err error) *OpError {
+	e := &OpError{Op: op, PE: target, Size: size, Err: err}
+	if at != (heap.Ref{}) {
+		e.At = at.String()
+	}
+	if c != nil {
+		if l := c.Lane(target); l != nil {
+			e.Path = l.Config().Path
+		}
+	}
+	return e
+}

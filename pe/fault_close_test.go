@@ -127,31 +127,23 @@ func (a closeArgs) config(c *faultlab.Child) pe.Config {
 }
 
 // trafficRole closes, when told, in the midst of traffic.
-func trafficRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a closeArgs
-	if err := c.Args(&a); err != nil {
+func trafficRole(ctx context.Context, c *faultlab.Child, a closeArgs) error {
+	p, err := pe.Join(ctx, a.config(c))
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, err := pe.Join(ctx, a.config(c))
-		if err != nil {
-			return err
-		}
-		tr, err := newTraffic(ctx, p)
-		if err != nil {
-			return err
-		}
-		tr.start(ctx, pe.ErrClosed)
-		tr.underway(ctx)
-		c.Report("underway", nil)
-		if _, err := c.Await("close"); err != nil {
-			return err
-		}
-		c.Report("closed", faultlab.Describe(p.Close(ctx)))
-		return tr.group.Wait()
-	})
+	tr, err := newTraffic(ctx, p)
+	if err != nil {
+		return err
+	}
+	tr.start(ctx, pe.ErrClosed)
+	tr.underway(ctx)
+	c.Report("underway", nil)
+	if _, err := c.Await("close"); err != nil {
+		return err
+	}
+	c.Report("closed", faultlab.Describe(p.Close(ctx)))
+	return tr.group.Wait()
 }
 
 // Every PE in turn closes first while all operate on all; then the others.
@@ -296,23 +288,15 @@ func pendingBody(ctx context.Context, p *pe.PE) error {
 	return pendingReceiver(ctx, p, s.box, s.sigs.At(0))
 }
 
-func pendingRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a closeArgs
-	if err := c.Args(&a); err != nil {
+func pendingRole(ctx context.Context, c *faultlab.Child, a closeArgs) error {
+	p, err := pe.Join(ctx, a.config(c))
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, err := pe.Join(ctx, a.config(c))
-		if err != nil {
-			return err
-		}
-		if err := pendingBody(ctx, p); err != nil {
-			return err
-		}
-		return p.Close(ctx)
-	})
+	if err := pendingBody(ctx, p); err != nil {
+		return err
+	}
+	return p.Close(ctx)
 }
 
 func TestCloseCompletesPending(t *testing.T) {
@@ -384,60 +368,52 @@ func TestCloseAtOnceFailsPending(t *testing.T) {
 }
 
 // earlyRole: one PE leaves, the others go on with each other.
-func earlyRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a closeArgs
-	if err := c.Args(&a); err != nil {
+func earlyRole(ctx context.Context, c *faultlab.Child, a closeArgs) error {
+	p, err := pe.Join(ctx, a.config(c))
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, err := pe.Join(ctx, a.config(c))
-		if err != nil {
-			return err
-		}
-		s, err := newSite(ctx, c, p)
-		if err != nil {
-			return err
-		}
-		if err := coll.Sync(ctx, p.Team()); err != nil {
-			return err
-		}
-		if c.Rank == a.Early {
-			return p.Close(ctx)
-		}
-		// It has left when a wait for it says so.
-		err = rma.WaitSignal(ctx, p.Context(), s.sigs.At(p.Size()), rma.GE, 1, rma.From(a.Early))
-		if e, ok := errors.AsType[*pe.ClosedError](err); !ok || e.PE != a.Early {
-			return fmt.Errorf("a wait for who has left: %w", err)
-		}
-		stay := livingOf(p.Size(), a.Early)
-		for i, opts := range []func(int) []rma.WaitOption{named, unnamed} {
-			if err := hop(ctx, s, stay, 1+50*i, 50, opts); err != nil {
-				return err
-			}
-		}
-		if _, err := p.AllocMem(ctx, 64, 0); !errors.Is(err, pe.ErrClosed) {
-			return fmt.Errorf("alloc without everybody: %w", err)
-		}
-		if err := coll.Barrier(ctx, p.Team()); !errors.Is(err, pe.ErrClosed) {
-			return fmt.Errorf("barrier without everybody: %w", err)
-		}
-		if err := p.AckLost(a.Early); !errors.Is(err, pe.ErrConfig) {
-			return fmt.Errorf("who has left is not lost: %w", err)
-		}
-		if len(p.Lost()) != 0 {
-			return fmt.Errorf("lost: %v", p.Lost())
-		}
-		// The others leave too: then nobody is left who could signal.
-		if c.Rank == stay[0] {
-			err := rma.WaitSignal(ctx, p.Context(), s.sigs.At(p.Size()), rma.GE, 1)
-			if !errors.Is(err, pe.ErrClosed) {
-				return fmt.Errorf("a wait with nobody left: %w", err)
-			}
-		}
+	s, err := newSite(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	if err := coll.Sync(ctx, p.Team()); err != nil {
+		return err
+	}
+	if c.Rank == a.Early {
 		return p.Close(ctx)
-	})
+	}
+	// It has left when a wait for it says so.
+	err = rma.WaitSignal(ctx, p.Context(), s.sigs.At(p.Size()), rma.GE, 1, rma.From(a.Early))
+	if e, ok := errors.AsType[*pe.ClosedError](err); !ok || e.PE != a.Early {
+		return fmt.Errorf("a wait for who has left: %w", err)
+	}
+	stay := livingOf(p.Size(), a.Early)
+	for i, opts := range []func(int) []rma.WaitOption{named, unnamed} {
+		if err := hop(ctx, s, stay, 1+50*i, 50, opts); err != nil {
+			return err
+		}
+	}
+	if _, err := p.AllocMem(ctx, 64, 0); !errors.Is(err, pe.ErrClosed) {
+		return fmt.Errorf("alloc without everybody: %w", err)
+	}
+	if err := coll.Barrier(ctx, p.Team()); !errors.Is(err, pe.ErrClosed) {
+		return fmt.Errorf("barrier without everybody: %w", err)
+	}
+	if err := p.AckLost(a.Early); !errors.Is(err, pe.ErrConfig) {
+		return fmt.Errorf("who has left is not lost: %w", err)
+	}
+	if len(p.Lost()) != 0 {
+		return fmt.Errorf("lost: %v", p.Lost())
+	}
+	// The others leave too: then nobody is left who could signal.
+	if c.Rank == stay[0] {
+		err := rma.WaitSignal(ctx, p.Context(), s.sigs.At(p.Size()), rma.GE, 1)
+		if !errors.Is(err, pe.ErrClosed) {
+			return fmt.Errorf("a wait with nobody left: %w", err)
+		}
+	}
+	return p.Close(ctx)
 }
 
 func TestLeaveEarly(t *testing.T) {

@@ -43,29 +43,22 @@ func (a joinArgs) config(c *faultlab.Child) pe.Config {
 }
 
 // joinRole joins, stays as long as it is told to, and leaves.
-func joinRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a joinArgs
-	if err := c.Args(&a); err != nil {
+func joinRole(ctx context.Context, c *faultlab.Child, a joinArgs) error {
+	p, err := pe.Join(ctx, a.config(c))
+	c.Report("joined", faultlab.Describe(err))
+	if err != nil {
+		return nil
+	}
+	if _, err := c.Await("leave"); err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, err := pe.Join(ctx, a.config(c))
-		c.Report("joined", faultlab.Describe(err))
-		if err != nil {
-			return nil
-		}
-		if _, err := c.Await("leave"); err != nil {
-			return err
-		}
-		return p.Close(ctx)
-	})
+	return p.Close(ctx)
 }
 
 const soon = 500 * time.Millisecond
 
 func TestJoinMissing(t *testing.T) {
+	const soon = 3 * time.Second // the others must be there by then
 	for _, launcher := range []bool{false, true} {
 		for missing := range 3 {
 			t.Run(fmt.Sprintf("launcher %v/rank %d", launcher, missing), func(t *testing.T) {
@@ -376,32 +369,28 @@ func TestJoinCancelled(t *testing.T) {
 
 // Under a launcher a second world of the same processes meets elsewhere, with a
 // rank of them holding its hub.
-func secondWorldRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	return within(c, func() error {
-		first, err := pe.Join(ctx, pe.Config{HeapSize: 64 << 10})
+func secondWorldRole(ctx context.Context, c *faultlab.Child, _ struct{}) error {
+	first, err := pe.Join(ctx, pe.Config{HeapSize: 64 << 10})
+	if err != nil {
+		return err
+	}
+	for _, cfg := range []pe.Config{
+		{Rendezvous: c.Rendezvous + "-b"},
+		{Rendezvous: c.Rendezvous + "-c", Rank: c.Size - 1 - c.Rank, Size: c.Size},
+	} {
+		cfg.HeapSize = 64 << 10
+		p, err := pe.Join(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		for _, cfg := range []pe.Config{
-			{Rendezvous: c.Rendezvous + "-b"},
-			{Rendezvous: c.Rendezvous + "-c", Rank: c.Size - 1 - c.Rank, Size: c.Size},
-		} {
-			cfg.HeapSize = 64 << 10
-			p, err := pe.Join(ctx, cfg)
-			if err != nil {
-				return err
-			}
-			if _, err := p.AllocMem(ctx, 100, 0); err != nil {
-				return err
-			}
-			if err := p.Close(ctx); err != nil {
-				return err
-			}
+		if _, err := p.AllocMem(ctx, 100, 0); err != nil {
+			return err
 		}
-		return first.Close(ctx)
-	})
+		if err := p.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return first.Close(ctx)
 }
 
 func TestSecondWorldUnderLauncher(t *testing.T) {

@@ -21,56 +21,48 @@ type carryOnArgs struct {
 }
 
 // carryOnRole loses a PE, acknowledges that, and goes on among the living.
-func carryOnRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a carryOnArgs
-	if err := c.Args(&a); err != nil {
+func carryOnRole(ctx context.Context, c *faultlab.Child, a carryOnArgs) error {
+	p, err := pe.Join(ctx, a.config(c))
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, err := pe.Join(ctx, a.config(c))
-		if err != nil {
-			return err
-		}
-		s, err := newSite(ctx, c, p)
-		if err != nil {
-			return err
-		}
-		old, err := p.AllocMem(ctx, 1<<10, 0)
-		if err != nil {
-			return err
-		}
-		if err := coll.Sync(ctx, p.Team()); err != nil {
-			return err
-		}
-		c.Report("ready", nil)
-		err = rma.WaitSignal(ctx, p.Context(), s.sigs.At(p.Size()), rma.GE, 1)
-		c.Report("failed with", faultlab.Describe(err))
-		if !errors.Is(err, pe.ErrPeerLost) {
-			return fmt.Errorf("the wait ended with %w", err)
-		}
-		if err := ackLost(p, a.Victim); err != nil {
-			return err
-		}
-		if a.Holder {
-			return closedWorld(ctx, s)
-		}
-		if err := amongTheLiving(ctx, s, a.Victim); err != nil {
-			return err
-		}
-		if err := p.Free(ctx, old); err != nil {
-			return fmt.Errorf("free: %w", err)
-		}
-		c.Report("freed", nil)
-		if err := smallerTeam(ctx, s, a.Victim); err != nil {
-			return err
-		}
-		if err := smallerWorld(ctx, c, a); err != nil {
-			return err
-		}
-		return p.Close(ctx)
-	})
+	s, err := newSite(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	old, err := p.AllocMem(ctx, 1<<10, 0)
+	if err != nil {
+		return err
+	}
+	if err := coll.Sync(ctx, p.Team()); err != nil {
+		return err
+	}
+	c.Report("ready", nil)
+	err = rma.WaitSignal(ctx, p.Context(), s.sigs.At(p.Size()), rma.GE, 1)
+	c.Report("failed with", faultlab.Describe(err))
+	if !errors.Is(err, pe.ErrPeerLost) {
+		return fmt.Errorf("the wait ended with %w", err)
+	}
+	if err := ackLost(p, a.Victim); err != nil {
+		return err
+	}
+	if a.Holder {
+		return closedWorld(ctx, s)
+	}
+	if err := amongTheLiving(ctx, s, a.Victim); err != nil {
+		return err
+	}
+	if err := p.Free(ctx, old); err != nil {
+		return fmt.Errorf("free: %w", err)
+	}
+	c.Report("freed", nil)
+	if err := smallerTeam(ctx, s, a.Victim); err != nil {
+		return err
+	}
+	if err := smallerWorld(ctx, c, a); err != nil {
+		return err
+	}
+	return p.Close(ctx)
 }
 
 func ackLost(p *pe.PE, victim int) error {
@@ -222,20 +214,12 @@ func closedWorld(ctx context.Context, s *site) error {
 }
 
 // stoppedRole is a worker that will be stopped and find itself lost.
-func stoppedRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a workArgs
-	if err := c.Args(&a); err != nil {
+func stoppedRole(ctx context.Context, c *faultlab.Child, a workArgs) error {
+	_, s, err := begin(ctx, c, a)
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		_, s, err := begin(ctx, c, a)
-		if err != nil {
-			return err
-		}
-		return selfLost(ctx, c, s, waitWork(ctx, s))
-	})
+	return selfLost(ctx, c, s, waitWork(ctx, s))
 }
 
 func selfLost(ctx context.Context, c *faultlab.Child, s *site, err error) error {

@@ -29,32 +29,24 @@ func (a loadArgs) join(ctx context.Context, c *faultlab.Child) (*pe.PE, *site, e
 }
 
 // crowdRole hands a payload round all PEs and meets them in barriers.
-func crowdRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a loadArgs
-	if err := c.Args(&a); err != nil {
+func crowdRole(ctx context.Context, c *faultlab.Child, a loadArgs) error {
+	p, s, err := a.join(ctx, c)
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, s, err := a.join(ctx, c)
-		if err != nil {
+	if !p.World().Oversubscribed() {
+		c.Report("cores", "enough")
+	}
+	all := livingOf(p.Size(), -1)
+	for i := range a.Rounds {
+		if err := hop(ctx, s, all, 1+i*5, 5, named); err != nil {
 			return err
 		}
-		if !p.World().Oversubscribed() {
-			c.Report("cores", "enough")
+		if err := coll.Barrier(ctx, p.Team()); err != nil {
+			return err
 		}
-		all := livingOf(p.Size(), -1)
-		for i := range a.Rounds {
-			if err := hop(ctx, s, all, 1+i*5, 5, named); err != nil {
-				return err
-			}
-			if err := coll.Barrier(ctx, p.Team()); err != nil {
-				return err
-			}
-		}
-		return p.Close(ctx)
-	})
+	}
+	return p.Close(ctx)
 }
 
 // More PEs than cores, each with one P of the Go scheduler.
@@ -88,13 +80,7 @@ func idleFor(ctx context.Context, p *pe.PE, d time.Duration) error {
 	return coll.Sync(ctx, p.Team())
 }
 
-func idleRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a loadArgs
-	if err := c.Args(&a); err != nil {
-		return err
-	}
+func idleRole(ctx context.Context, c *faultlab.Child, a loadArgs) error {
 	p, _, err := a.join(ctx, c)
 	if err != nil {
 		return err
@@ -151,39 +137,31 @@ func compute(n uint64) uint64 {
 
 // busyRole: one PE computes for a part of the failure deadline at a time, so that
 // even its heartbeat does not get to run; the others wait for it.
-func busyRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a loadArgs
-	if err := c.Args(&a); err != nil {
+func busyRole(ctx context.Context, c *faultlab.Child, a loadArgs) error {
+	p, s, err := a.join(ctx, c)
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, s, err := a.join(ctx, c)
-		if err != nil {
+	ctxt, sig := p.Context(), s.sigs.At(p.Size())
+	if p.Rank() != a.Busy {
+		if err := rma.WaitSignal(ctx, ctxt, sig, rma.GE, uint64(a.Rounds), rma.From(a.Busy)); err != nil {
 			return err
 		}
-		ctxt, sig := p.Context(), s.sigs.At(p.Size())
-		if p.Rank() != a.Busy {
-			if err := rma.WaitSignal(ctx, ctxt, sig, rma.GE, uint64(a.Rounds), rma.From(a.Busy)); err != nil {
-				return err
-			}
-			return p.Close(ctx)
-		}
-		const probe = 1 << 22
-		start := time.Now()
-		sink := compute(probe)
-		n := uint64(float64(probe) * float64(a.For) / float64(time.Since(start)))
-		for i := range a.Rounds {
-			sink += compute(n)
-			for to := range p.Size() {
-				if err := rma.Signal(ctxt, sig, rma.SignalSet, uint64(i+1), to); err != nil {
-					return fmt.Errorf("%d: %w", sink%2, err)
-				}
-			}
-		}
 		return p.Close(ctx)
-	})
+	}
+	const probe = 1 << 22
+	start := time.Now()
+	sink := compute(probe)
+	n := uint64(float64(probe) * float64(a.For) / float64(time.Since(start)))
+	for i := range a.Rounds {
+		sink += compute(n)
+		for to := range p.Size() {
+			if err := rma.Signal(ctxt, sig, rma.SignalSet, uint64(i+1), to); err != nil {
+				return fmt.Errorf("%d: %w", sink%2, err)
+			}
+		}
+	}
+	return p.Close(ctx)
 }
 
 // A PE that computes is not lost, though with one P and no preemption its
@@ -210,48 +188,40 @@ func burnRole(c *faultlab.Child) error {
 }
 
 // descheduledRole hands signals round for longer than the failure deadline.
-func descheduledRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a loadArgs
-	if err := c.Args(&a); err != nil {
+func descheduledRole(ctx context.Context, c *faultlab.Child, a loadArgs) error {
+	p, s, err := a.join(ctx, c)
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, s, err := a.join(ctx, c)
+	for i, end := 0, time.Now().Add(a.For); ; i++ {
+		// PE 0 decides when it is enough, for all.
+		stop := uint64(0)
+		if time.Now().After(end) {
+			stop = 1
+		}
+		if p.Rank() == 0 {
+			for to := range p.Size() {
+				if err := rma.PutMem(p.Context(), s.box, []byte{byte(stop)}, to); err != nil {
+					return err
+				}
+			}
+		}
+		if err := coll.Barrier(ctx, p.Team()); err != nil {
+			return err
+		}
+		told, err := p.LocalBytes(s.box, 1)
 		if err != nil {
 			return err
 		}
-		for i, end := 0, time.Now().Add(a.For); ; i++ {
-			// PE 0 decides when it is enough, for all.
-			stop := uint64(0)
-			if time.Now().After(end) {
-				stop = 1
-			}
-			if p.Rank() == 0 {
-				for to := range p.Size() {
-					if err := rma.PutMem(p.Context(), s.box, []byte{byte(stop)}, to); err != nil {
-						return err
-					}
-				}
-			}
-			if err := coll.Barrier(ctx, p.Team()); err != nil {
-				return err
-			}
-			told, err := p.LocalBytes(s.box, 1)
-			if err != nil {
-				return err
-			}
-			over := told[0] == 1
-			if err := coll.Sync(ctx, p.Team()); err != nil {
-				return err
-			}
-			if over {
-				break
-			}
+		over := told[0] == 1
+		if err := coll.Sync(ctx, p.Team()); err != nil {
+			return err
 		}
-		return p.Close(ctx)
-	})
+		if over {
+			break
+		}
+	}
+	return p.Close(ctx)
 }
 
 // PEs of the lowest priority beside processes that take all there is are slow,
@@ -284,25 +254,17 @@ func TestShortStop(t *testing.T) {
 	}
 }
 
-func shortStopRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a loadArgs
-	if err := c.Args(&a); err != nil {
+func shortStopRole(ctx context.Context, c *faultlab.Child, a loadArgs) error {
+	p, s, err := a.join(ctx, c)
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, s, err := a.join(ctx, c)
-		if err != nil {
-			return err
-		}
-		c.Report("ready", nil)
-		if _, err := c.Await("go"); err != nil {
-			return err
-		}
-		if err := hop(ctx, s, livingOf(p.Size(), -1), 1, 20, named); err != nil {
-			return err
-		}
-		return p.Close(ctx)
-	})
+	c.Report("ready", nil)
+	if _, err := c.Await("go"); err != nil {
+		return err
+	}
+	if err := hop(ctx, s, livingOf(p.Size(), -1), 1, 20, named); err != nil {
+		return err
+	}
+	return p.Close(ctx)
 }

@@ -15,22 +15,22 @@ import (
 // faultRoles is what the processes of these tests do.
 func faultRoles() map[string]faultlab.Role {
 	roles := map[string]faultlab.Role{
-		"work":     workRole,
-		"carry on": carryOnRole,
-		"stopped":  stoppedRole,
-		"join":     joinRole,
-		"traffic":  trafficRole,
-		"pending":  pendingRole,
-		"early":    earlyRole,
+		"work":     role(workRole),
+		"carry on": role(carryOnRole),
+		"stopped":  role(stoppedRole),
+		"join":     role(joinRole),
+		"traffic":  role(trafficRole),
+		"pending":  role(pendingRole),
+		"early":    role(earlyRole),
 
-		"second world": secondWorldRole,
-		"rejoin":       rejoinRole,
-		"crowd":        crowdRole,
-		"idle":         idleRole,
-		"busy":         busyRole,
+		"second world": role(secondWorldRole),
+		"rejoin":       role(rejoinRole),
+		"crowd":        role(crowdRole),
+		"idle":         role(idleRole),
+		"busy":         role(busyRole),
 		"burn":         burnRole,
-		"descheduled":  descheduledRole,
-		"short stop":   shortStopRole,
+		"descheduled":  role(descheduledRole),
+		"short stop":   role(shortStopRole),
 	}
 	sleepRoles(roles)
 	return roles
@@ -176,30 +176,36 @@ func begin(ctx context.Context, c *faultlab.Child, a workArgs) (*pe.PE, *site, e
 }
 
 // workRole joins, works until a PE is lost, and closes.
-func workRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	var a workArgs
-	if err := c.Args(&a); err != nil {
+func workRole(ctx context.Context, c *faultlab.Child, a workArgs) error {
+	p, s, err := begin(ctx, c, a)
+	if err != nil {
 		return err
 	}
-	return within(c, func() error {
-		p, s, err := begin(ctx, c, a)
-		if err != nil {
-			return err
-		}
-		work, ok := works()[a.Work]
-		if !ok {
-			return fmt.Errorf("no work %q", a.Work)
-		}
-		c.Report("failed with", faultlab.Describe(work(ctx, s)))
-		c.Report("lost", p.Lost())
-		c.Report("closed", faultlab.Describe(p.Close(ctx)))
-		return afterClose(ctx, p, s.box, s.sigs)
-	})
+	work, ok := works()[a.Work]
+	if !ok {
+		return fmt.Errorf("no work %q", a.Work)
+	}
+	c.Report("failed with", faultlab.Describe(work(ctx, s)))
+	c.Report("lost", p.Lost())
+	c.Report("closed", faultlab.Describe(p.Close(ctx)))
+	return afterClose(ctx, p, s.box, s.sigs)
 }
 
-// within runs a role's body and reports as an error what it has not given back.
+// role is what a process with arguments of type A does. What it has not given
+// back at the end is an error.
+func role[A any](body func(ctx context.Context, c *faultlab.Child, a A) error) faultlab.Role {
+	return func(c *faultlab.Child) error {
+		ctx, cancel := c.Context()
+		defer cancel()
+		var a A
+		if err := c.Args(&a); err != nil {
+			return err
+		}
+		return within(c, func() error { return body(ctx, c, a) })
+	}
+}
+
+// within runs a body and reports as an error what it has not given back.
 func within(c *faultlab.Child, body func() error) error {
 	before, err := faultlab.Measure()
 	if err != nil {

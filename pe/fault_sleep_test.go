@@ -249,26 +249,18 @@ func endings(ctx context.Context, p *pe.PE) error {
 
 // sleepRole is these as processes.
 func sleepRole(body func(ctx context.Context, c *faultlab.Child, p *pe.PE, wake string) error) faultlab.Role {
-	return func(c *faultlab.Child) error {
-		ctx, cancel := c.Context()
-		defer cancel()
-		var a sleepArgs
-		if err := c.Args(&a); err != nil {
-			return err
-		}
+	return role(func(ctx context.Context, c *faultlab.Child, a sleepArgs) error {
 		cfg := a.config()
 		cfg.Rank, cfg.Size, cfg.Rendezvous = c.Rank, c.Size, c.Rendezvous
-		return within(c, func() error {
-			p, err := pe.Join(ctx, cfg)
-			if err != nil {
-				return err
-			}
-			if err := body(ctx, c, p, a.Wake); err != nil {
-				return err
-			}
-			return p.Close(ctx)
-		})
-	}
+		p, err := pe.Join(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		if err := body(ctx, c, p, a.Wake); err != nil {
+			return err
+		}
+		return p.Close(ctx)
+	})
 }
 
 func sleepRoles(roles map[string]faultlab.Role) {
@@ -329,30 +321,21 @@ func checkRings(t *testing.T, wake string, rings uint32) {
 	}
 }
 
-func TestWakeMany(t *testing.T) {
-	bothPaths(t, func(t *testing.T, path string) {
-		a := sleepArgs{Path: path}
-		t.Run("processes", func(t *testing.T) {
-			faultlab.Start(t, faultlab.Spec{Role: "wake many", N: 2, Args: a}).WaitAll()
-		})
-		t.Run("one process", func(t *testing.T) {
-			ctx, cfg := testContext(t), a.config()
-			cfg.Size = 2
-			require.NoError(t, pe.Run(ctx, cfg, func(p *pe.PE) error { return wakeMany(ctx, p) }))
-		})
-	})
-}
+func TestWakeMany(t *testing.T) { bothWays(t, "wake many", wakeMany) }
 
-func TestSleepEnds(t *testing.T) {
+func TestSleepEnds(t *testing.T) { bothWays(t, "endings", endings) }
+
+// bothWays runs a role, and the same body as the PEs of one process.
+func bothWays(t *testing.T, role string, body func(context.Context, *pe.PE) error) {
 	bothPaths(t, func(t *testing.T, path string) {
 		a := sleepArgs{Path: path}
 		t.Run("processes", func(t *testing.T) {
-			faultlab.Start(t, faultlab.Spec{Role: "endings", N: 2, Args: a}).WaitAll()
+			faultlab.Start(t, faultlab.Spec{Role: role, N: 2, Args: a}).WaitAll()
 		})
 		t.Run("one process", func(t *testing.T) {
 			ctx, cfg := testContext(t), a.config()
 			cfg.Size = 2
-			require.NoError(t, pe.Run(ctx, cfg, func(p *pe.PE) error { return endings(ctx, p) }))
+			require.NoError(t, pe.Run(ctx, cfg, func(p *pe.PE) error { return body(ctx, p) }))
 		})
 	})
 }

@@ -114,37 +114,33 @@ func TestCancelAsItEnds(t *testing.T) {
 }
 
 // A process that joins, is refused, joins again, many times.
-func rejoinRole(c *faultlab.Child) error {
-	ctx, cancel := c.Context()
-	defer cancel()
-	return within(c, func() error {
-		for i := range 50 {
-			cfg := pe.Config{
-				Rank: c.Rank, Size: c.Size, Rendezvous: fmt.Sprintf("%s-%d", c.Rendezvous, i%2),
-				HeapSize: 64 << 10, Contexts: 4,
-			}
-			if i%5 == 4 && c.Rank == 1 {
-				cfg.Contexts++ // refused by agreement
-			}
-			p, err := pe.Join(ctx, cfg)
-			if i%5 == 4 {
-				if f := faultlab.Describe(err); !f.Has("ErrMismatch") {
-					return fmt.Errorf("world %d: %v", i, f)
-				}
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("world %d: %w", i, err)
-			}
-			if err := littleUse(ctx, p); err != nil {
-				return fmt.Errorf("world %d: %w", i, err)
-			}
-			if err := p.Close(ctx); err != nil {
-				return fmt.Errorf("world %d: %w", i, err)
-			}
+func rejoinRole(ctx context.Context, c *faultlab.Child, _ struct{}) error {
+	for i := range 50 {
+		cfg := pe.Config{
+			Rank: c.Rank, Size: c.Size, Rendezvous: fmt.Sprintf("%s-%d", c.Rendezvous, i%2),
+			HeapSize: 64 << 10, Contexts: 4,
 		}
-		return nil
-	})
+		if i%5 == 4 && c.Rank == 1 {
+			cfg.Contexts++ // refused by agreement
+		}
+		p, err := pe.Join(ctx, cfg)
+		if i%5 == 4 {
+			if f := faultlab.Describe(err); !f.Has("ErrMismatch") {
+				return fmt.Errorf("world %d: %v", i, f)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("world %d: %w", i, err)
+		}
+		if err := littleUse(ctx, p); err != nil {
+			return fmt.Errorf("world %d: %w", i, err)
+		}
+		if err := p.Close(ctx); err != nil {
+			return fmt.Errorf("world %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 func TestWorldAfterWorldInProcesses(t *testing.T) {

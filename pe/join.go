@@ -12,6 +12,7 @@ import (
 	"goshmem/heap"
 	"goshmem/internal/bootstrap"
 	"goshmem/internal/errs"
+	"goshmem/internal/futex"
 	"goshmem/internal/options"
 	"goshmem/internal/shm"
 	"goshmem/internal/spin"
@@ -27,6 +28,9 @@ import (
 // GOSHMEM_JOIN_TIMEOUT with an error that names the missing ranks. Two sources
 // that disagree are ErrConfig naming both.
 func Join(ctx context.Context, cfg Config) (*PE, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("pe: join: %w", errs.ErrNoContext)
+	}
 	opt, err := options.Resolve(cfg.values(), os.Environ())
 	if err != nil {
 		return nil, err
@@ -346,7 +350,7 @@ func (m *memory) fetch(ctx context.Context, w *World, addr string, secret []byte
 	}
 	enter(w.table, pe, base, w.layout)
 	armed, bell := headerWords(base)
-	w.bells[pe] = newRemoteBell(armed, bell)
+	w.bells[pe] = futex.NewBell(armed, bell, nil)
 	return nil
 }
 

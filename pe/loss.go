@@ -2,6 +2,7 @@ package pe
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -18,9 +19,8 @@ type peerState struct {
 }
 
 const (
-	peerLost  uint32 = 1 << iota // died, or was silent past the failure deadline
-	peerAcked                    // AckLost was called for it
-	peerGone                     // said goodbye
+	peerLost uint32 = 1 << iota // died, or was silent past the failure deadline
+	peerGone                    // said goodbye
 )
 
 // onEvent is where the bootstrap's events arrive.
@@ -127,10 +127,10 @@ func (w *World) lost() []int {
 // From, still fails. It is an error if the PE is not lost.
 func (p *PE) AckLost(pe int) error {
 	if pe < 0 || pe >= p.world.size {
-		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrPeer}
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: fmt.Errorf("pe %d of a world of %d: %w", pe, p.world.size, errs.ErrPeer)}
 	}
 	if p.world.lossOf(pe) == nil {
-		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: errs.ErrConfig}
+		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: fmt.Errorf("it is not lost: %w", errs.ErrConfig)}
 	}
 	if !p.context.Use() { // who sleeps is told through this PE's memory
 		return &errs.OpError{Op: "pe: ack lost", PE: pe, Size: -1, Err: &errs.ClosedError{PE: p.rank}}
@@ -149,14 +149,14 @@ func (p *PE) hasAcked(pe int) bool {
 	return p.ackedSet[pe]
 }
 
-// firstLost is why the first of some PEs to be lost is, those apart that but
-// tells. The later ones may be lost only because they gave up over the first.
+// firstLost is why the first of some PEs to be lost is, those apart that but, if
+// not nil, tells. The later ones may be lost only because they gave up over the first.
 func (w *World) firstLost(pes []int, but func(pe int) bool) error {
 	var first error
 	var at uint32
 	for _, pe := range pes {
 		err := w.lossOf(pe)
-		if err == nil || but(pe) {
+		if err == nil || but != nil && but(pe) {
 			continue
 		}
 		if n := w.state[pe].nth.Load(); first == nil || n < at {
@@ -183,7 +183,7 @@ func (p *PE) hopeless(team *Team, from []int) error {
 		return nil // nobody was ever lost or gone
 	}
 	if from != nil {
-		if err := w.firstLost(from, func(int) bool { return false }); err != nil {
+		if err := w.firstLost(from, nil); err != nil {
 			return err
 		}
 		for _, pe := range from {

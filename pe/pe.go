@@ -139,6 +139,9 @@ func (p *PE) errAt(op string, ref heap.Ref, size int64, err error) error {
 // gather is the bootstrap's allgather among the living of group, with this
 // world's default deadline.
 func (p *PE) gather(ctx context.Context, tag string, group []int, blob []byte) (ranks []int, blobs [][]byte, err error) {
+	if ctx == nil {
+		return nil, nil, errs.ErrNoContext
+	}
 	ranks, err = p.living(group)
 	if err != nil {
 		return nil, nil, err

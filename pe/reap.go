@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"goshmem/internal/errs"
-	"goshmem/internal/futex"
 )
 
 // reapWait bounds the wait for the end of a killed process.
@@ -85,6 +84,3 @@ func kill(pid int, born string) error {
 }
 
 func closeFD(fd int) { _ = unix.Close(fd) } // nothing written through it
-
-// newRemoteBell is the bell of a PE in another process.
-func newRemoteBell(armed, bell *uint32) *futex.Bell { return futex.NewBell(armed, bell, nil) }

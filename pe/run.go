@@ -37,7 +37,12 @@ import (
 // with that error as its cause; Run closes the world and returns the first such
 // error. When ctx ends, every wait ends with its cause.
 func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
-	if cfg.Size < 0 {
+	switch {
+	case ctx == nil:
+		return fmt.Errorf("pe: run: %w", errs.ErrNoContext)
+	case fn == nil:
+		return fmt.Errorf("pe: run: no function: %w", errs.ErrConfig)
+	case cfg.Size < 0:
 		return fmt.Errorf("pe: run: size %d: %w", cfg.Size, errs.ErrConfig)
 	}
 	if cfg.Size == 0 {

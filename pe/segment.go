@@ -21,7 +21,7 @@ type memory struct {
 	hub    io.Closer // of a world in this process
 }
 
-// segments makes the segments of a world whose PEs all live in this process.
+// localSegments makes the segments of a world whose PEs all live in this process.
 func localSegments(n int, layout heap.Layout, sparse bool) (*memory, []unsafe.Pointer, error) {
 	m := &memory{}
 	bases := make([]unsafe.Pointer, n)
@@ -129,10 +129,6 @@ func elsewhere(t *heap.Table, pe int, l heap.Layout) {
 	t.Set(pe, heap.RegionHeap, heap.Memory{Size: uint64(l.HeapSize())})
 }
 
-func bytesAt(t *heap.Table, pe int, off, n uint64) []byte {
-	return unsafe.Slice((*byte)(t.Region(pe, heap.RegionRuntime).At(off)), n)
-}
-
-func bytesAtHeap(t *heap.Table, pe int, off, n uint64) []byte {
-	return unsafe.Slice((*byte)(t.Region(pe, heap.RegionHeap).At(off)), n)
+func bytesAt(t *heap.Table, pe int, region uint16, off, n uint64) []byte {
+	return unsafe.Slice((*byte)(t.Region(pe, region).At(off)), n)
 }

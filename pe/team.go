@@ -1,6 +1,7 @@
 package pe
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"goshmem/channel"
+	"goshmem/heap"
 	"goshmem/internal/errs"
 )
 
@@ -79,7 +81,15 @@ func (t *Team) Attach(key any, make func() any) any {
 // matched in order. The result is indexed by team rank; a lost and acknowledged
 // member's is nil.
 func (t *Team) Gather(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
-	return t.exchange(ctx, "u/"+tag, blob)
+	err := t.usable()
+	var all [][]byte
+	if err == nil {
+		all, err = t.exchange(ctx, "u/"+tag, blob)
+	}
+	if err != nil {
+		return nil, &errs.OpError{Op: "pe: gather", PE: -1, Size: int64(len(blob)), Err: err}
+	}
+	return all, nil
 }
 
 func (t *Team) exchange(ctx context.Context, tag string, blob []byte) ([][]byte, error) {
@@ -130,13 +140,7 @@ func (t *Team) Split(ctx context.Context, colour, key int) (*Team, error) {
 		}
 	}
 	slices.SortFunc(mine, func(a, b cand) int {
-		if a.key != b.key {
-			if a.key < b.key {
-				return -1
-			}
-			return 1
-		}
-		return a.rank - b.rank
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.rank, b.rank))
 	})
 	t.mu.Lock()
 	t.splits++
@@ -285,7 +289,7 @@ func (c *Context) Free(ctx context.Context) error {
 		return &errs.OpError{Op: "pe: free context", PE: -1, Size: -1, Err: err}
 	}
 	if c == c.pe.context || c.parent != nil || c == c.pe.coll {
-		return wrap(errs.ErrUnsupported)
+		return wrap(fmt.Errorf("the world's or a collective's own: %w", errs.ErrUnsupported))
 	}
 	if c.closed.Swap(true) {
 		return wrap(errs.ErrBadRef)
@@ -311,11 +315,7 @@ func (c *Context) shut(err error) {
 
 // drain waits until nothing of the context is queued, in flight or in progress.
 func (c *Context) drain(ctx context.Context) error {
-	if !c.Use() {
-		return &errs.ClosedError{PE: c.pe.rank}
-	}
-	defer c.Unuse()
-	return c.pe.waiter.Until(ctx, true, func() bool {
+	return c.until(ctx, true, func() bool {
 		if c.group.Pending() != 0 {
 			return false
 		}
@@ -328,10 +328,26 @@ func (c *Context) drain(ctx context.Context) error {
 	}, func() error { return nil })
 }
 
+// settle waits until what is queued now in the context's lanes, which may be
+// shared, is complete.
+func (c *Context) settle(ctx context.Context) error {
+	for i := range c.lanes {
+		l := c.lanes[i].Load()
+		if l == nil {
+			continue
+		}
+		last := l.LastQueued()
+		if err := c.Wait(ctx, false, []int{}, func() bool { return l.Pending() == 0 || l.QueuedAcked() >= last }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // release gives a drained context's slot back, zeroed for the next.
 func (p *PE) release(c *Context) {
 	if off, n, ok := p.world.layout.SlotRange(c.slot); ok && c.Use() {
-		clear(bytesAt(p.world.table, p.rank, off, n))
+		clear(bytesAt(p.world.table, p.rank, heap.RegionRuntime, off, n))
 		c.Unuse()
 	}
 	c.freed.Store(true)
@@ -358,7 +374,7 @@ func (t *Team) Free(ctx context.Context) error {
 		return &errs.OpError{Op: "pe: free team", PE: -1, Size: -1, Err: err}
 	}
 	if t == t.pe.team || t == t.pe.node {
-		return wrap(errs.ErrUnsupported)
+		return wrap(fmt.Errorf("the world team or a node team: %w", errs.ErrUnsupported))
 	}
 	t.mu.Lock()
 	freed := t.freed
@@ -368,6 +384,11 @@ func (t *Team) Free(ctx context.Context) error {
 		return wrap(errs.ErrBadRef)
 	}
 	t.coll.closed.Store(true)
+	// What this member queued last, its own release from a barrier say, must not
+	// change the slot's words when they are the next team's.
+	if err := t.coll.settle(ctx); err != nil {
+		return wrap(err)
+	}
 	if _, err := t.exchange(ctx, "free", nil); err != nil {
 		return wrap(err)
 	}

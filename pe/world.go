@@ -3,8 +3,10 @@ package pe
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"goshmem/channel"
 	"goshmem/heap"
@@ -147,6 +149,24 @@ func (w *World) leave(ctx context.Context) error {
 		return nil
 	}
 	w.kill(nil)
+	local := w.locals()
+	busy := func(p *PE) bool { return !p.quiescent() }
+	if !slices.ContainsFunc(local, busy) {
+		return w.end(ctx)
+	}
+	// Close gave up before another goroutine's operation was over: the memory
+	// under it goes as soon as it is.
+	go func() {
+		for slices.ContainsFunc(local, busy) {
+			time.Sleep(time.Millisecond)
+		}
+		_ = w.end(context.Background()) // nobody is there to be told
+	}()
+	return nil
+}
+
+// end ends what the PEs of this process share.
+func (w *World) end(ctx context.Context) error {
 	err := w.proxy.Close(ctx)
 	if e := w.mem.release(); err == nil {
 		err = e

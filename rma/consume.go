@@ -24,58 +24,93 @@ func WaitSignals(ctx context.Context, c *pe.Context, n uint64, opts ...WaitOptio
 	}
 	index := indexOf(opts)
 	if !c.Use() {
-		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return waitErr(c, op, heap.Ref{}, nil, c.Refusal())
 	}
 	defer c.Unuse()
-	sources := sourcesOf(c, from)
-	words := make([]*atomic.Uint64, len(sources))
-	for i, s := range sources {
+	if _, err := c.BuiltinWord(index); err != nil { // there may be no source to tell
+		return waitErr(c, op, heap.Ref{}, nil, err)
+	}
+	k := claim{c: c, index: index, n: n, sources: sourcesOf(c, from)}
+	for _, s := range k.sources {
 		w, err := c.OwnWord(s, index)
 		if err != nil {
 			return waitErr(c, op, heap.Ref{}, nil, fmt.Errorf("built-in word %d of pe %d: %w", index, s, err))
 		}
-		words[i] = w
+		k.words = append(k.words, w)
 	}
-	// The expectation is taken at once, so that two waits of one context wait
-	// for different notifications; it is given back if the wait fails.
-	want := make([]uint64, len(sources))
-	c.Lock()
-	for i, s := range sources {
-		e := c.Expected(s, index)
-		if want[i] = *e + n; want[i] < n {
-			c.Unlock()
-			return waitErr(c, op, heap.Ref{}, from, tooMany(n, *e))
-		}
+	if err := k.begin(); err != nil {
+		return waitErr(c, op, heap.Ref{}, from, err)
 	}
-	for _, s := range sources {
-		*c.Expected(s, index) += n
-	}
-	c.Unlock()
-	if len(sources) == 0 {
+	if len(k.sources) == 0 {
 		return nil
 	}
-	next := 0
-	err = c.Wait(ctx, false, from, func() bool {
-		for ; next < len(words); next++ {
-			if words[next].Load() < want[next] {
-				return false
-			}
+	if err := c.Wait(ctx, false, from, k.try); err != nil {
+		return waitErr(c, op, heap.Ref{}, from, k.dress(err))
+	}
+	return nil
+}
+
+// claim is a wait that consumes n notifications from each source, of all at once
+// and only when all have come: one that ends early takes nothing away from the
+// other waits of its context.
+type claim struct {
+	c       *pe.Context
+	index   int
+	n       uint64
+	sources []int
+	words   []*atomic.Uint64
+	want    []uint64 // that each word must reach, as last known: it only grows
+	next    int      // the words before have reached it
+	taken   bool
+}
+
+// begin takes aim, and refuses what no word can reach.
+func (k *claim) begin() error {
+	k.want = make([]uint64, len(k.words))
+	k.c.Lock()
+	defer k.c.Unlock()
+	for i, s := range k.sources {
+		e := *k.c.Expected(s, k.index)
+		if k.want[i] = e + k.n; k.want[i] < k.n {
+			return tooMany(k.n, e)
 		}
+	}
+	return nil
+}
+
+// try consumes if everything has come; it may be asked again afterwards.
+func (k *claim) try() bool {
+	if k.taken {
 		return true
-	})
-	if err == nil {
-		return nil
 	}
-	c.Lock()
-	for _, s := range sources {
-		*c.Expected(s, index) -= n
+	for ; k.next < len(k.words); k.next++ {
+		if k.words[k.next].Load() < k.want[k.next] {
+			return false
+		}
 	}
-	c.Unlock()
-	if next == len(words) {
-		next--
+	k.c.Lock()
+	defer k.c.Unlock()
+	k.next = len(k.words)
+	for i, s := range k.sources { // another wait may have consumed since
+		k.want[i] = max(*k.c.Expected(s, k.index)+k.n, k.want[i])
+		if k.words[i].Load() < k.want[i] {
+			k.next = min(k.next, i)
+		}
 	}
-	missing := sources[next]
-	return waitErr(c, op, heap.Ref{}, from, timeout(err, "notifications", []int{missing}, want[next], words[next].Load()))
+	if k.next < len(k.words) {
+		return false
+	}
+	for i, s := range k.sources {
+		*k.c.Expected(s, k.index) = k.want[i]
+	}
+	k.taken = true
+	return true
+}
+
+// dress names, in a timeout, the source that was missing.
+func (k *claim) dress(err error) error {
+	i := min(k.next, len(k.words)-1)
+	return timeout(err, "notifications", k.sources[i:i+1], k.want[i], k.words[i].Load())
 }
 
 // sourcesOf are the PEs that a wait counts from, each once.
@@ -105,30 +140,41 @@ func tooMany(n, consumed uint64) error {
 func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64) error {
 	const op = "rma: wait notify"
 	if !c.Use() {
-		return waitErr(c, op, heap.Ref{}, nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return waitErr(c, op, heap.Ref{}, nil, c.Refusal())
 	}
 	defer c.Unuse()
 	w, err := c.OwnWord(source, index)
 	if err != nil {
 		return opErr(c, op, source, heap.Ref{}, -1, fmt.Errorf("built-in word %d: %w", index, err))
 	}
-	c.Lock()
-	e := c.Expected(source, index)
-	want := *e + n
-	if want < n {
-		c.Unlock()
-		return opErr(c, op, source, heap.Ref{}, -1, tooMany(n, want-n))
-	}
-	*e = want
-	c.Unlock()
-	if w.Load() >= want || spinWord(c, w, GE, want) {
+	want, ok := take(c, w, index, source, n)
+	if ok {
 		return nil
 	}
-	if err := c.WaitOn(ctx, source, func() bool { return w.Load() >= want }); err != nil {
-		c.Lock()
-		*e -= n
-		c.Unlock()
+	if want < n {
+		return opErr(c, op, source, heap.Ref{}, -1, tooMany(n, want-n))
+	}
+	spinWord(c, w, GE, want)
+	if err := c.WaitOn(ctx, source, func() bool {
+		if !ok && w.Load() >= want {
+			want, ok = take(c, w, index, source, n) // another wait may have consumed since
+		}
+		return ok
+	}); err != nil {
 		return opErr(c, op, source, heap.Ref{}, -1, timeout(err, "notifications", []int{source}, want, w.Load()))
 	}
 	return nil
+}
+
+// take consumes n notifications of one word if they have come. want is what the
+// word must reach; less than n: it cannot.
+func take(c *pe.Context, w *atomic.Uint64, index, source int, n uint64) (want uint64, ok bool) {
+	c.Lock()
+	defer c.Unlock()
+	e := c.Expected(source, index)
+	want = *e + n
+	if ok = want >= n && w.Load() >= want; ok {
+		*e = want
+	}
+	return want, ok
 }

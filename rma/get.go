@@ -37,17 +37,16 @@ func GetMem(c *pe.Context, dst []byte, src heap.Ref, target int) error {
 // GetMemNBI is GetMem that may return before the data is there: it is after
 // Quiet, or when the ticket is complete. dst must not be touched until then.
 func GetMemNBI(c *pe.Context, dst []byte, src heap.Ref, target int) (Ticket, error) {
-	if len(dst) < c.InlineMax() {
-		if l := c.Lane(target); l != nil && l.Enter() {
-			p := l.Addr(src, uint64(len(dst)))
-			d := unsafe.Pointer(unsafe.SliceData(dst))
-			if p != nil && !overlap(d, p, uintptr(len(dst))) {
-				memcopy.Copy(d, p, uintptr(len(dst)))
-				l.Leave()
-				return Ticket{}, nil
-			}
-			l.Undo()
+	n := uintptr(len(dst))
+	if l := c.Lane(target); l != nil && int(n) < c.InlineMax() && l.Enter() {
+		p := l.Addr(src, uint64(n))
+		d := unsafe.Pointer(unsafe.SliceData(dst))
+		if p != nil && !overlap(d, p, n) {
+			memcopy.Copy(d, p, n)
+			l.Leave()
+			return Ticket{}, nil
 		}
+		l.Undo()
 	}
 	return getSlow(c, "rma: get nbi", dst, src, target, nonblocking)
 }

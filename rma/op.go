@@ -80,9 +80,6 @@ var none = []int{}
 
 // lane is c.Lane that makes the lane on first use and refuses closed ones.
 func lane(c *pe.Context, target int) (*channel.Lane, error) {
-	if c == nil {
-		return nil, errs.ErrConfig
-	}
 	l, err := c.LaneTo(target)
 	if err != nil {
 		return nil, err
@@ -99,13 +96,7 @@ func opErr(c *pe.Context, op string, target int, at heap.Ref, size int64, err er
 	if errors.As(err, &oe) && oe.Op == op {
 		return err
 	}
-	e := &errs.OpError{Op: op, PE: target, Size: size, At: at.String(), Err: err}
-	if c != nil {
-		if l := c.Lane(target); l != nil {
-			e.Path = l.Config().Path
-		}
-	}
-	return e
+	return c.OpError(op, target, at, size, err)
 }
 
 // overlap reports whether two ranges share bytes without being the same; a copy

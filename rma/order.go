@@ -14,6 +14,9 @@ import (
 // barrier even when nothing was queued. If an operation failed since the last
 // Quiet, its error is returned.
 func Quiet(ctx context.Context, c *pe.Context) error {
+	if c == nil {
+		return opErr(c, "rma: quiet", -1, heap.Ref{}, -1, c.Refusal())
+	}
 	c.MemoryBarrier()
 	g := c.Group()
 	if g.Pending() == 0 {
@@ -49,6 +52,9 @@ func quietSlow(ctx context.Context, c *pe.Context) error {
 // lanes of this runtime are ordered, so it returns at once; it orders this PE's
 // inline stores where the processor does not.
 func Fence(c *pe.Context) error {
+	if c == nil {
+		return opErr(c, "rma: fence", -1, heap.Ref{}, -1, c.Refusal())
+	}
 	storeBarrier(c)
 	return nil
 }
@@ -88,6 +94,9 @@ func Test(c *pe.Context, t Ticket) (bool, error) {
 }
 
 func owns(c *pe.Context, t Ticket) error {
+	if c == nil {
+		return c.Refusal()
+	}
 	if !t.Of(c.Group()) {
 		return errs.ErrBadRef
 	}
@@ -106,14 +115,14 @@ func Acked(c *pe.Context, target int) (uint64, error) {
 }
 
 func laneCount(c *pe.Context, op string, target int, f func(*channel.Lane) uint64) (uint64, error) {
+	if l := c.Lane(target); l != nil {
+		return f(l), nil
+	}
 	if target < 0 || target >= c.Size() {
-		return 0, opErr(c, op, target, heap.Ref{}, -1, errs.ErrPeer)
+		_, err := c.LaneTo(target)
+		return 0, opErr(c, op, target, heap.Ref{}, -1, err)
 	}
-	l := c.Lane(target)
-	if l == nil {
-		return 0, nil
-	}
-	return f(l), nil
+	return 0, nil
 }
 
 // ReadCounter counts the operations of the context completed so far, summed over

@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"fmt"
 	"unsafe"
 
 	"goshmem/channel"
@@ -50,14 +51,12 @@ func PutSignalNBI[T heap.Elem](c *pe.Context, dst heap.Array[T], src []T, sig he
 // Signal sets sig on PE target to v or adds v to it, behind every earlier
 // operation of the lane.
 func Signal(c *pe.Context, sig heap.Signal, op SignalOp, v uint64, target int) error {
-	_, err := signal(c, "rma: signal", sig.Ref(), op, v, target, nonblocking)
-	return err
+	return signal(c, "rma: signal", sig.Ref(), op, v, target, nonblocking)
 }
 
 // TrySignal is Signal that returns ErrWouldBlock where that would wait for room.
 func TrySignal(c *pe.Context, sig heap.Signal, op SignalOp, v uint64, target int) error {
-	_, err := signal(c, "rma: signal", sig.Ref(), op, v, target, try)
-	return err
+	return signal(c, "rma: signal", sig.Ref(), op, v, target, try)
 }
 
 // Notify adds 1 to one of the context's built-in words at PE target, which has
@@ -68,8 +67,7 @@ func Notify(c *pe.Context, index, target int) error {
 	if err != nil {
 		return opErr(c, "rma: notify", target, w, 0, err)
 	}
-	_, err = signal(c, "rma: notify", w, SignalAdd, 1, target, nonblocking)
-	return err
+	return signal(c, "rma: notify", w, SignalAdd, 1, target, nonblocking)
 }
 
 // PutMemNotify is PutMemSignal on a built-in word: it adds 1 there.
@@ -149,13 +147,13 @@ func putSignalSlow(c *pe.Context, name string, dst heap.Ref, src []byte, sig hea
 	return t, nil
 }
 
-func signal(c *pe.Context, name string, sig heap.Ref, op SignalOp, v uint64, target int, m mode) (Ticket, error) {
+func signal(c *pe.Context, name string, sig heap.Ref, op SignalOp, v uint64, target int, m mode) error {
 	if l := c.Lane(target); l != nil && l.Enter() {
 		if s := l.Addr(sig, heap.SignalSize); s != nil && uintptr(s)&7 == 0 && op-1 < 2 && modeOK(sig, s, op) {
 			apply(s, op, v)
 			l.Knock()
 			l.Leave()
-			return Ticket{}, nil
+			return nil
 		}
 		l.Undo()
 	}
@@ -164,29 +162,28 @@ func signal(c *pe.Context, name string, sig heap.Ref, op SignalOp, v uint64, tar
 		err = checkSignal(l, sig, op)
 	}
 	if err != nil {
-		return Ticket{}, opErr(c, name, target, sig, 0, err)
+		return opErr(c, name, target, sig, 0, err)
 	}
 	if s := l.Mapped(sig); s != nil && inline(c, l, m) {
 		apply(s, op, v)
 		l.Knock()
 		l.Leave()
-		return Ticket{}, nil
+		return nil
 	}
 	d := channel.Desc{Op: channel.OpSignal, SigOp: channel.SigOp(op), SigOff: sig.Offset(), SigVal: v}
 	if sig.Region() == heap.RegionRuntime {
 		d.Flags |= channel.FlagSigRuntime
 	}
-	t, err := queue(c, l, &d, nil, m)
-	if err != nil {
-		return Ticket{}, opErr(c, name, target, sig, 0, err)
+	if _, err := queue(c, l, &d, nil, m); err != nil {
+		return opErr(c, name, target, sig, 0, err)
 	}
-	return t, nil
+	return nil
 }
 
 // checkSignal validates a signal reference on the lane's peer.
 func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 	if op != SignalSet && op != SignalAdd {
-		return errs.ErrConfig
+		return fmt.Errorf("signal operation %d is neither SignalSet nor SignalAdd: %w", op, errs.ErrConfig)
 	}
 	if err := l.Check(sig, heap.SignalSize); err != nil {
 		return err
@@ -195,7 +192,7 @@ func checkSignal(l *channel.Lane, sig heap.Ref, op SignalOp) error {
 		return errs.ErrAlign
 	}
 	if s := l.Mapped(sig); s != nil && !modeOK(sig, s, op) {
-		return errs.ErrConfig
+		return fmt.Errorf("a signal that was set is added to, or the other way round: %w", errs.ErrConfig)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func WaitUntil[T Word](ctx context.Context, c *pe.Context, word heap.Ptr[T], cmp
 		return waitErr(c, op, word.Ref(), nil, err)
 	}
 	if !c.Use() {
-		return waitErr(c, op, word.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return waitErr(c, op, word.Ref(), nil, c.Refusal())
 	}
 	defer c.Unuse()
 	p, err := c.LocalWord(word.Ref(), uint64(unsafe.Sizeof(v)))
@@ -53,7 +53,7 @@ func TestUntil[T Word](c *pe.Context, word heap.Ptr[T], cmp Cmp, v T) (bool, err
 		return false, waitErr(c, op, word.Ref(), nil, fmt.Errorf("%v: %w", cmp, errs.ErrConfig))
 	}
 	if !c.Use() {
-		return false, waitErr(c, op, word.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return false, waitErr(c, op, word.Ref(), nil, c.Refusal())
 	}
 	defer c.Unuse()
 	p, err := c.LocalWord(word.Ref(), uint64(unsafe.Sizeof(v)))

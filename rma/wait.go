@@ -68,7 +68,7 @@ func fromOf(c *pe.Context, opts []WaitOption) ([]int, error) {
 // is cancelled, when a PE it depends on is lost (ErrPeerLost) or the world closed.
 func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v uint64, opts ...WaitOption) error {
 	if !c.Use() {
-		return waitErr(c, "rma: wait signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return waitErr(c, "rma: wait signal", sig.Ref(), nil, c.Refusal())
 	}
 	err := waitSignal(ctx, c, sig, cmp, v, opts)
 	c.Unuse() // not deferred: that is a nanosecond of every signal
@@ -118,7 +118,7 @@ func spinWord(c *pe.Context, w *atomic.Uint64, cmp Cmp, v uint64) bool {
 // ReadSignal is the value of a signal of this PE.
 func ReadSignal(c *pe.Context, sig heap.Signal) (uint64, error) {
 	if !c.Use() {
-		return 0, waitErr(c, "rma: read signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return 0, waitErr(c, "rma: read signal", sig.Ref(), nil, c.Refusal())
 	}
 	defer c.Unuse()
 	w, err := signalWord(c, sig, EQ)
@@ -132,7 +132,7 @@ func ReadSignal(c *pe.Context, sig heap.Signal) (uint64, error) {
 // the world's progress when it does not.
 func TestSignal(c *pe.Context, sig heap.Signal, cmp Cmp, v uint64) (bool, error) {
 	if !c.Use() {
-		return false, waitErr(c, "rma: test signal", sig.Ref(), nil, &errs.ClosedError{PE: c.PE().Rank()})
+		return false, waitErr(c, "rma: test signal", sig.Ref(), nil, c.Refusal())
 	}
 	defer c.Unuse()
 	w, err := signalWord(c, sig, cmp)

@@ -190,7 +190,7 @@ func scan(c *pe.Context, op string, sigs heap.Signals, status Status, cmp Cmp, v
 		return fail(err)
 	}
 	if !c.Use() {
-		return fail(&errs.ClosedError{PE: c.PE().Rank()})
+		return fail(c.Refusal())
 	}
 	s := &scanner{c: c, op: op, sigs: sigs, status: status, cmp: cmp, v: v, from: from}
 	if sigs.Len() > 0 {

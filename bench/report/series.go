@@ -77,7 +77,7 @@ func median(v []float64) float64 {
 }
 
 // lowerIsBetter tells the direction of a unit.
-func lowerIsBetter(unit string) bool { return !strings.HasSuffix(unit, "/s") }
+func lowerIsBetter(unit string) bool { return !strings.HasSuffix(unit, "/s") && unit != "% hidden" }
 
 // curve is the figures of one way of doing a thing, by size or by PEs.
 type curve struct {

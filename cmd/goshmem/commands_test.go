@@ -47,14 +47,14 @@ func TestHelp(t *testing.T) {
 		assert.Equal(t, asked, flag)
 	}
 	_, run, _ := call("help", "run")
-	for _, f := range []string{"-n number", "-prefix", "-timeout time", "-grace time", "-bind where", "-env NAME=VALUE", "-stdin", "-v"} {
+	for _, f := range []string{"-n number", "-nodes K", "-prefix", "-timeout time", "-grace time", "-bind where", "-env NAME=VALUE", "-stdin", "-v"} {
 		assert.Contains(t, run, "\n  "+f)
 	}
 }
 
 func TestMisuse(t *testing.T) {
 	for _, args := range [][]string{
-		{"nonsense"}, {"help", "nonsense"}, {"version", "x"}, {"info", "x"}, {"info", "-n", "0"}, {"info", "-n", "100000"}, {"info", "-x"}, {"run"},
+		{"nonsense"}, {"help", "nonsense"}, {"version", "x"}, {"info", "x"}, {"info", "-n", "0"}, {"info", "-n", "100000"}, {"info", "-x"}, {"info", "-nodes", "3"}, {"info", "-nodes", "-1"}, {"run"},
 	} {
 		status, stdout, stderr := call(args...)
 		assert.Equal(t, exitUsage, status, "%v", args)
@@ -92,6 +92,14 @@ func TestInfo(t *testing.T) {
 	assert.Equal(t, exitOK, status)
 	assert.Equal(t, 8, strings.Count(stdout, "## "))
 	assert.Equal(t, 16, strings.Count(stdout, "```\n"))
+
+	// Simulated nodes, by the flag and as a job's PE finds them.
+	_, stdout, _ = runTool(t, "info", "-n", "4", "-nodes", "2")
+	assert.Regexp(t, `(?m)^  pe 0-1 to 2-3 +remote +another node`, stdout)
+	assert.Regexp(t, `(?m)^  transport +simulated link`, stdout)
+	_, stdout, _ = runTool(t, "run", "-n", "2", "-nodes", "2", "sh", "-c", "[ $GOSHMEM_RANK = 1 ] || exec "+toolName+" info")
+	assert.Regexp(t, `(?m)^  GOSHMEM_NODES +2 +environment$`, stdout)
+	assert.Regexp(t, `(?m)^  pe 0 to 1 +remote`, stdout)
 
 	// In a job it tells the job.
 	status, stdout, _ = runTool(t, "run", "-n", "1", "-env", "GOSHMEM_WINDOW=8", toolName, "info")

@@ -32,6 +32,7 @@ func infoCommand() command {
 		text:  infoText,
 		setup: func(fs *flag.FlagSet) func(stdio, []string) int {
 			n := fs.Int("n", 2, "`number` of PEs of the world to look at")
+			nodes := fs.Int("nodes", 0, "simulate `K` nodes in that world (GOSHMEM_NODES)")
 			markdown := fs.Bool("md", false, "print Markdown")
 			return func(std stdio, args []string) int {
 				if len(args) > 0 {
@@ -40,9 +41,12 @@ func infoCommand() command {
 				if *n < 1 || *n > infoMaxPEs {
 					return misused(std, "info", fmt.Errorf("-n %d is not in 1..%d", *n, infoMaxPEs))
 				}
+				if *nodes < 0 || *nodes > *n {
+					return misused(std, "info", fmt.Errorf("-nodes %d is not in 0..%d", *nodes, *n))
+				}
 				ctx, cancel := context.WithTimeout(context.Background(), infoTime)
 				defer cancel()
-				sections := info.All(ctx, *n)
+				sections := info.All(ctx, *n, *nodes)
 				if err := info.Print(std.out, sections, *markdown); err != nil {
 					return exitFailed
 				}

@@ -20,6 +20,10 @@ GOSHMEM_SIZE, GOSHMEM_LOCAL_RANK, GOSHMEM_LOCAL_SIZE, GOSHMEM_RENDEZVOUS,
 GOSHMEM_SECRET and GOSHMEM_HUB. Options (GOSHMEM_*, see goshmem info) come from
 the environment and from -env.
 
+With -nodes PEs of different simulated nodes share no memory: what they send each
+other takes a simulated link, whose latency, bandwidth and time a post are
+options (GOSHMEM_SIM_*).
+
 Lines of output stay whole. PE 0 gets the standard input.
 
 When a PE ends with a status other than 0, or without leaving its world, the
@@ -45,6 +49,7 @@ func runCommand() command {
 		setup: func(fs *flag.FlagSet) func(stdio, []string) int {
 			cfg := launch.Config{Bind: launch.BindNone}
 			fs.IntVar(&cfg.N, "n", 1, "`number` of PEs")
+			fs.IntVar(&cfg.Nodes, "nodes", 0, "simulate `K` nodes: the PEs are dealt to them in blocks (GOSHMEM_NODES)")
 			fs.BoolVar(&cfg.Prefix, "prefix", false, "put the PE's rank before each line of output: [3] text")
 			fs.DurationVar(&cfg.Timeout, "timeout", 0, "end the job after this `time`, with status 124; 0: never")
 			fs.DurationVar(&cfg.Grace, "grace", launch.DefaultGrace, "`time` for the other PEs to end by themselves after one failed")

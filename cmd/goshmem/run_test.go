@@ -46,6 +46,10 @@ func TestStatus(t *testing.T) {
 		"binding":           {[]string{"run", "-bind", "socket", "true"}, 2, `"socket" is neither "none" nor "core"`},
 		"timeout":           {[]string{"run", "-timeout", "-1s", "true"}, 2, `timeout -1s`},
 		"grace":             {[]string{"run", "-grace", "-1s", "true"}, 2, `grace -1s`},
+		"negative nodes":    {[]string{"run", "-nodes", "-1", "true"}, 2, `-1 simulated nodes of 1 PEs`},
+		"many nodes":        {[]string{"run", "-n", "2", "-nodes", "3", "true"}, 2, `3 simulated nodes of 2 PEs`},
+		"many by variable":  {[]string{"run", "-n", "2", "-env", "GOSHMEM_NODES=3", "true"}, 2, `3 simulated nodes \(GOSHMEM_NODES\) of 2 PEs`},
+		"nodes twice":       {[]string{"run", "-n", "2", "-nodes", "2", "-env", "GOSHMEM_NODES=1", "true"}, 2, `2 simulated nodes, and GOSHMEM_NODES=1`},
 		"variable":          {[]string{"run", "-env", "X", "true"}, 2, `not of the form NAME=VALUE`},
 		"our variable":      {[]string{"run", "-env", "GOSHMEM_RANK=1", "true"}, 2, `environment GOSHMEM_RANK: the launcher sets it`},
 		"option":            {[]string{"run", "-env", "GOSHMEM_WINDOW=x", "true"}, 2, `^goshmem: options: GOSHMEM_WINDOW="x": not understood: want`},
@@ -168,6 +172,26 @@ func TestStdin(t *testing.T) {
 	s = startWith(t, give, "run", "-stdin=false", peName, "cat")
 	require.Equal(t, 0, s.wait())
 	assert.Equal(t, "end of input of pe 0\n", s.out.String())
+}
+
+// The PEs are dealt to simulated nodes, say so, and what they send crosses.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	status, stdout, stderr := runTool(t, "run", "-n", "5", "-nodes", "2", peName, "nodes")
+	require.Equal(t, 0, status, stderr)
+	lines := slices.Sorted(strings.Lines(stdout))
+	assert.Equal(t, []string{
+		"pe 0 on node 0 of 2: [direct direct direct remote remote] ok\n",
+		"pe 1 on node 0 of 2: [direct direct direct remote remote] ok\n",
+		"pe 2 on node 0 of 2: [direct direct direct remote remote] ok\n",
+		"pe 3 on node 1 of 2: [remote remote remote direct direct] ok\n",
+		"pe 4 on node 1 of 2: [remote remote remote direct direct] ok\n",
+	}, lines)
+
+	// The flag goes before the launcher's own environment.
+	s := startWith(t, func(c *exec.Cmd) { c.Env = append(c.Env, "GOSHMEM_NODES=1") }, "run", "-n", "2", "-nodes", "2", peName, "nodes")
+	require.Equal(t, 0, s.wait())
+	assert.Contains(t, s.out.String(), "pe 1 on node 1 of 2: [remote direct] ok")
 }
 
 func TestBind(t *testing.T) {

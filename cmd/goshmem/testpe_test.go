@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"goshmem/coll"
 	"goshmem/internal/spin"
 	"goshmem/pe"
 	"goshmem/rma"
@@ -57,6 +58,39 @@ func testPE(args []string) int {
 			cpus, err := spin.CPUs()
 			fmt.Println(rank, cpus)
 			return err
+		},
+		// nodes tells where the PE is, how it reaches the others, and whether they
+		// hear of each other.
+		"nodes": func() error {
+			return pe.Run(ctx, pe.Config{}, func(p *pe.PE) error {
+				w := p.World()
+				var paths []string
+				for to := range p.Size() {
+					peer, _ := p.Peer(to)
+					paths = append(paths, peer.Path)
+				}
+				word, err := pe.Calloc[int64](ctx, p, p.Size())
+				if err != nil {
+					return err
+				}
+				for to := range p.Size() {
+					if err := rma.PutValue(p.Context(), word.At(p.Rank()), int64(p.Rank()+1), to); err != nil {
+						return err
+					}
+				}
+				if err := coll.Barrier(ctx, p.Team()); err != nil {
+					return err
+				}
+				verdict := "ok"
+				for from, v := range word.Local() {
+					if v != int64(from+1) {
+						verdict = fmt.Sprint("got ", word.Local())
+					}
+				}
+				me, _ := p.Peer(p.Rank())
+				fmt.Printf("pe %d on node %d of %d: %v %s\n", p.Rank(), me.Node, w.Nodes(), paths, verdict)
+				return nil
+			})
 		},
 		// sleep is a program that joins no world.
 		"sleep": func() error {

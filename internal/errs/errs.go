@@ -32,6 +32,9 @@ var (
 	ErrUnsupported     = errors.New("unsupported")
 )
 
+// ErrNoContext refuses a nil context.Context.
+var ErrNoContext = fmt.Errorf("no context.Context: %w", ErrConfig)
+
 // OpError says which operation failed, on what, and why. It is what every
 // operation of rma, amo, coll and moe returns.
 type OpError struct {

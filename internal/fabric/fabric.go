@@ -3,6 +3,7 @@ package fabric
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -73,7 +74,7 @@ func (f *Fabric) Factory() channel.Factory {
 		t := newTransport(f, env)
 		f.mu.Lock()
 		f.all = append(f.all, t)
-		dead := f.deaths()
+		dead := maps.Clone(f.dead)
 		f.mu.Unlock()
 		for pe, err := range dead {
 			t.die(pe, err)
@@ -132,14 +133,6 @@ func (f *Fabric) kill(pe int, cause string) {
 	for _, t := range all {
 		t.die(pe, err)
 	}
-}
-
-func (f *Fabric) deaths() map[int]error {
-	dead := make(map[int]error, len(f.dead))
-	for pe, err := range f.dead {
-		dead[pe] = err
-	}
-	return dead
 }
 
 // Stats is what the fabric did so far.

@@ -10,6 +10,5 @@
 // [Lib.MemcpyN] makes one crossing and then calls memcpy in a loop written in
 // assembly on the C side: per copy there is one indirect call more than a C
 // program's own loop has, 1 to 2 ns. [Lib.Memcpy] is the single call, for sizes
-// where the crossing does not matter; [Lib.Crossing] measures what it costs,
-// for printing beside a figure.
+// where the crossing does not matter.
 package libc

@@ -87,15 +87,6 @@ func deep(n int, f func()) {
 	runtime.KeepAlive(&frame)
 }
 
-func TestCrossing(t *testing.T) {
-	l := load(t)
-	for _, calls := range []int{-1, 0, 1, 1000} {
-		if ns := l.Crossing(calls); ns <= 0 {
-			t.Errorf("%d calls: %v ns", calls, ns)
-		}
-	}
-}
-
 func BenchmarkCrossing(b *testing.B) {
 	l := load(b)
 	for b.Loop() {

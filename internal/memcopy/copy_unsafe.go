@@ -57,11 +57,13 @@ func Copy(dst, src unsafe.Pointer, n uintptr) {
 	large(dst, src, n)
 }
 
-// large cuts a copy into pieces.
+// large keeps Copy small enough to be inlined.
 //
 //go:noinline
-func large(dst, src unsafe.Pointer, n uintptr) {
-	how := route(n)
+func large(dst, src unsafe.Pointer, n uintptr) { pieces(route(n), dst, src, n) }
+
+// pieces cuts a copy of n > 0 bytes, with a safepoint between two pieces.
+func pieces(how method, dst, src unsafe.Pointer, n uintptr) {
 	for {
 		k := min(n, Piece)
 		move(how, dst, src, k)

@@ -1,10 +1,6 @@
 package memcopy
 
-import (
-	"unsafe"
-
-	"goshmem/internal/spin"
-)
+import "unsafe"
 
 // StreamMin is the first size for which [Stream] leaves the caches alone.
 const StreamMin = 4 << 10
@@ -18,15 +14,5 @@ func Stream(dst, src unsafe.Pointer, n uintptr) {
 		Copy(dst, src, n)
 		return
 	}
-	how := route(NTMin)
-	for {
-		k := min(n, Piece)
-		move(how, dst, src, k)
-		n -= k
-		if n == 0 {
-			return
-		}
-		dst, src = unsafe.Add(dst, k), unsafe.Add(src, k)
-		spin.Safepoint()
-	}
+	pieces(route(NTMin), dst, src, n)
 }

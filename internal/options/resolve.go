@@ -57,22 +57,17 @@ type Resolved struct {
 // Source is where the option of that name got its value from.
 func (r Resolved) Source(name string) Source { return r.sources[name] }
 
-// Resolve gives every option its value: the caller's field if it is not zero or
-// its name is in explicit, else the variable in environ if it is not empty, else
-// the default. environ is as os.Environ gives it; of two entries for one variable
-// the later counts. All values that are wrong are reported, each as an *Error.
-func Resolve(given Values, environ []string, explicit ...string) (Resolved, error) {
+// Resolve gives every option its value: the caller's field if it is not zero, else
+// the variable in environ if it is not empty, else the default. environ is as
+// os.Environ gives it; of two entries for one variable the later counts. All
+// values that are wrong are reported, each as an *Error.
+func Resolve(given Values, environ []string) (Resolved, error) {
 	r := Resolved{sources: map[string]Source{}}
 	env, names := ours(environ)
 	var wrong []error
 	for _, o := range Table() {
-		if err := r.take(o, &given, env[o.Env], slices.Contains(explicit, o.Name)); err != nil {
+		if err := r.take(o, &given, env[o.Env]); err != nil {
 			wrong = append(wrong, err)
-		}
-	}
-	for _, name := range explicit {
-		if _, known := r.sources[name]; !known {
-			wrong = append(wrong, &Error{Option: name, Reason: "no such option", Want: "the name of an option"})
 		}
 	}
 	if len(wrong) > 0 {
@@ -94,14 +89,11 @@ func Resolve(given Values, environ []string, explicit ...string) (Resolved, erro
 }
 
 // take sets one option.
-func (r *Resolved) take(o Option, given *Values, text string, explicit bool) error {
+func (r *Resolved) take(o Option, given *Values, text string) error {
 	switch {
-	case explicit || !o.isZero(given):
+	case !o.isZero(given):
 		r.sources[o.Name] = FromCaller
 		o.copyTo(&r.Values, given)
-		if o.isZero(given) && o.Default == "" {
-			return nil // explicitly none
-		}
 		if err := o.check(&r.Values); err != nil {
 			return &Error{Option: o.Name, Value: o.Format(r.Values), Reason: err.Error(), Want: o.Allowed()}
 		}

@@ -85,7 +85,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestCallerWins(t *testing.T) {
-	env := []string{"GOSHMEM_WINDOW=7", "GOSHMEM_SPARSE=1", "GOSHMEM_SPIN_TURNS=9", "GOSHMEM_CONTEXTS=nonsense", "GOSHMEM_TIMEOUT="}
+	env := []string{"GOSHMEM_WINDOW=7", "GOSHMEM_SPARSE=1", "GOSHMEM_CONTEXTS=nonsense", "GOSHMEM_TIMEOUT="}
 	r, err := Resolve(Values{Window: 3, Contexts: 5}, env)
 	require.NoError(t, err)
 	assert.Equal(t, 3, r.Window)
@@ -95,12 +95,6 @@ func TestCallerWins(t *testing.T) {
 	assert.Equal(t, FromCaller, r.Source("Window"))
 	assert.Equal(t, FromEnvironment, r.Source("Sparse"))
 	assert.Equal(t, FromDefault, r.Source("Timeout"))
-
-	r, err = Resolve(Values{Contexts: 5}, env, "Sparse", "SpinTurns", "Rendezvous")
-	require.NoError(t, err)
-	assert.False(t, r.Sparse, "an explicit zero counts")
-	assert.Zero(t, r.SpinTurns)
-	assert.Equal(t, FromCaller, r.Source("Rendezvous"))
 }
 
 func TestLaterEntryCounts(t *testing.T) {
@@ -160,11 +154,9 @@ func TestResolveRefuses(t *testing.T) {
 }
 
 func TestResolveReportsAll(t *testing.T) {
-	_, err := Resolve(Values{Window: -1}, []string{"GOSHMEM_BACKLOG=0"}, "Sparse", "Colour", "Contexts")
+	_, err := Resolve(Values{Window: -1}, []string{"GOSHMEM_BACKLOG=0"})
 	assert.EqualError(t, err, `options: Window="-1": too small: want a whole number from 1 to 1048576
-options: GOSHMEM_BACKLOG="0": too small: want a whole number from 1 to 16777216
-options: Contexts="0": too small: want a whole number from 1 to 65536
-options: Colour="": no such option: want the name of an option`)
+options: GOSHMEM_BACKLOG="0": too small: want a whole number from 1 to 16777216`)
 }
 
 func TestWarnings(t *testing.T) {

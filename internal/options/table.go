@@ -64,7 +64,7 @@ func Table() []Option {
 		},
 		{
 			Name: "Backlog", Env: "GOSHMEM_BACKLOG", Type: TypeInt, Default: "1024", Min: 1, Max: 16 * mib,
-			Text:  "Requests of one lane that the proxy sets aside while the lane's window is full.",
+			Text:  "Operations that may be pending in one lane: queued, set aside while its window is full, or in flight. One more waits for room.",
 			field: func(v *Values) any { return &v.Backlog },
 		},
 		{
@@ -74,7 +74,7 @@ func Table() []Option {
 		},
 		{
 			Name: "FailureDeadline", Env: "GOSHMEM_FAILURE_DEADLINE", Type: TypeDuration, Default: "10s",
-			Text:  "A PE that gave no sign of life for so long is lost.",
+			Text:  "A PE that gave no sign of life for so long is lost. Who holds the rendezvous decides, and its value counts for all: under goshmem run its environment, else rank 0.",
 			field: func(v *Values) any { return &v.FailureDeadline },
 		},
 		{

@@ -17,7 +17,7 @@ type Values struct {
 	Path            Path          // how operations reach a peer
 	RingCapacity    int           // slots of the request ring
 	Window          int           // requests in flight per lane
-	Backlog         int           // requests set aside per lane
+	Backlog         int           // operations pending per lane
 	Contexts        int           // contexts a world has room for
 	FailureDeadline time.Duration // silence after which a PE is lost
 	Heartbeat       time.Duration // between two signs of life

@@ -15,7 +15,7 @@ import (
 // concurrently with each other; that nobody touches mapped memory during or
 // after [Range.Unmap] is up to the caller.
 type Range struct {
-	size int64
+	size int64 // a multiple of the page size
 
 	mu   sync.Mutex
 	base unsafe.Pointer // nil once unmapped
@@ -75,9 +75,6 @@ func (r *Range) Base() unsafe.Pointer {
 	defer r.mu.Unlock()
 	return r.base
 }
-
-// Size is the length in bytes, a multiple of the page size.
-func (r *Range) Size() int64 { return r.size }
 
 // Unmap removes the range with all that is mapped in it. Doing so again does
 // nothing.

@@ -121,7 +121,7 @@ func TestUnmapLeavesNothing(t *testing.T) {
 	mustMap(t, r, s, 0, 0, size)
 	mustMap(t, r, s, 0, 4*size, size)
 	base := r.Base()
-	if n := mappings(t, base, r.Size()); n < 4 {
+	if n := mappings(t, base, r.size); n < 4 {
 		t.Fatalf("%d mappings while mapped: the count does not work", n)
 	}
 	for range 2 {
@@ -131,7 +131,7 @@ func TestUnmapLeavesNothing(t *testing.T) {
 	}
 	// Another thread of this process may map its stack there at once; that is
 	// one mapping or two, not the five parts of this range.
-	if n := mappings(t, base, r.Size()); n > 2 {
+	if n := mappings(t, base, r.size); n > 2 {
 		t.Errorf("%d mappings left", n)
 	}
 	if r.Base() != nil {
@@ -169,7 +169,7 @@ func TestMapRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want %v", tc.name, p, err, tc.want)
 		}
 	}
-	if n := mappings(t, r.Base(), r.Size()); n != 1 {
+	if n := mappings(t, r.Base(), r.size); n != 1 {
 		t.Errorf("%d mappings after refused calls, want the reservation alone", n)
 	}
 }

@@ -13,8 +13,9 @@ type Policy struct {
 }
 
 // Auto is the measured policy: 150 turns where every PE has a core, 2 where PEs
-// share them (8 cost a barrier of 16 PEs on two cores 2 us more). inProcess says that the PEs are goroutines of this process. turns
-// > 0 overrides the number of turns.
+// share them (8 cost a barrier of 16 PEs on two cores 2 us more). inProcess says
+// that the PEs are goroutines of this process. turns > 0 overrides the number of
+// turns.
 func Auto(shared, inProcess bool, turns int, sleepAfter time.Duration) Policy {
 	p := Policy{Turns: 150, InProcess: inProcess, SleepAfter: sleepAfter}
 	if shared {
@@ -44,9 +45,6 @@ func (l *Ladder) Next() (sleep bool) {
 	}
 	return l.yield()
 }
-
-// Yielding reports whether the spinning phase is over.
-func (l *Ladder) Yielding() bool { return int(l.i) > l.Turns }
 
 // Reset starts again from spinning, after something moved.
 func (l *Ladder) Reset() { l.i = 0; l.start = time.Time{} }

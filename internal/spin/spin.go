@@ -20,9 +20,9 @@ func Turn(i uint32) {
 }
 
 // Safepoint is a call that the scheduler can stop at, for long-running code
-// that it cannot stop otherwise (an assembly routine cut into pieces). The compiler leaves the
-// stack check (which is the preemption check) out of a leaf function whose
-// frame is below 128 bytes, hence the array.
+// that it cannot stop otherwise (an assembly routine cut into pieces). The
+// compiler leaves the stack check (which is the preemption check) out of a leaf
+// function whose frame is below 128 bytes, hence the array.
 //
 //go:noinline
 func Safepoint() {

@@ -206,8 +206,8 @@ func freeRefuses(e *Env) {
 	for _, bad := range []heap.Ref{
 		{},
 		ref.Add(8),
-		heap.MakeRef(ref.World()+1, heap.RegionHeap, ref.Offset()),    // another world's
-		heap.MakeRef(ref.World(), heap.RegionRuntime, ref.Offset()+0), // not the user's
+		heap.MakeRef(ref.World()+1, heap.RegionHeap, ref.Offset()),  // another world's
+		heap.MakeRef(ref.World(), heap.RegionRuntime, ref.Offset()), // not the user's
 		heap.MakeRef(ref.World(), 7, ref.Offset()),
 	} {
 		e.Is(e.P.Free(e.Ctx, bad), pe.ErrBadRef)

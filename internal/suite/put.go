@@ -11,7 +11,7 @@ import (
 
 // RMA is the cases of package rma.
 func RMA() []Case {
-	return slices.Concat(putCases(), getCases(), signalCases(), orderCases(), waitCases(), countCases(), hookCases(), closeCases())
+	return slices.Concat(putCases(), getCases(), signalCases(), orderCases(), waitCases(), countCases(), hookCases())
 }
 
 func putCases() []Case {
@@ -143,7 +143,7 @@ func putToAll(e *Env) {
 	}
 }
 
-// elems calls f with each type of element.
+// putTyped puts and gets arrays of every type of element.
 func putTyped(e *Env) {
 	typed[int8](e)
 	typed[int16](e)

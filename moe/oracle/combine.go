@@ -1,6 +1,9 @@
 package oracle
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Output gives the vector that the expert chosen by (s, t, k) made of its row,
 // hidden elements widened to float32.
@@ -38,7 +41,7 @@ func CombineAtExpert(in Input, s, hidden int, y Output, bias []float32, roundSha
 			share := make([]float32, hidden)
 			any := false
 			for k := range in.TopK {
-				if local(block, in.expert(s, t, k)) < 0 {
+				if !slices.Contains(block, in.expert(s, t, k)) {
 					continue
 				}
 				any = true

@@ -48,13 +48,3 @@ func Experts(ranks, experts, d int) []int {
 		}
 	}
 }
-
-// local is the place of expert e in a rank's block, or -1.
-func local(block []int, e int) int {
-	for i, x := range block {
-		if x == e {
-			return i
-		}
-	}
-	return -1
-}

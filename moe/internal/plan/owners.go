@@ -35,14 +35,5 @@ func NewOwners(ranks, experts int) *Owners {
 // Rank is the owner of expert e.
 func (o *Owners) Rank(e int) int { return int(o.rank[e]) }
 
-// Local is the number of expert e within its owner.
-func (o *Owners) Local(e int) int { return int(o.local[e]) }
-
 // Block is the range [first, end) of experts that a rank owns.
 func (o *Owners) Block(rank int) (first, end int) { return o.first[rank], o.first[rank+1] }
-
-// Count is the number of experts that a rank owns.
-func (o *Owners) Count(rank int) int { return o.first[rank+1] - o.first[rank] }
-
-// Most is the number of experts of the rank that owns most.
-func (o *Owners) Most() int { return o.Count(0) }

@@ -22,8 +22,9 @@ type Section struct {
 	Err   error  // why the part is not all there, where that is a fault
 }
 
-// All makes every section, for worlds of n PEs.
-func All(ctx context.Context, n int) []Section {
+// All makes every section, for worlds of n PEs on so many simulated nodes (0: as
+// the options in force say).
+func All(ctx context.Context, n, nodes int) []Section {
 	return []Section{
 		{Title: "Version", Text: Version()},
 		launchSection(os.Getenv),
@@ -31,8 +32,8 @@ func All(ctx context.Context, n int) []Section {
 		{Title: "Machine", Text: topo.Read().String()},
 		{Title: "Memory", Text: memory(shm.ReadLimits())},
 		{Title: "Copies", Text: memcopy.Describe()},
-		pathsSection(ctx, n),
-		availableSection(ctx),
+		pathsSection(ctx, n, nodes),
+		availableSection(ctx, max(n, 2), nodes),
 	}
 }
 

@@ -90,12 +90,18 @@ func TestGroup(t *testing.T) {
 
 func TestPathsSection(t *testing.T) {
 	for n, pairs := range map[int]string{1: "pe 0 to 0", 2: "pe 0-1 to 0-1", 3: "pe 0-2 to 0-2"} {
-		s := pathsSection(context.Background(), n)
+		s := pathsSection(context.Background(), n, 0)
 		require.NoError(t, s.Err)
 		lines := strings.Split(strings.TrimSpace(s.Text), "\n")
 		assert.Equal(t, []string{pairs, "direct", "same", "host"}, fields(lines[0], 4))
 		assert.Equal(t, []string{"transport", "nvlink"}, strings.Fields(lines[1])[:2])
 	}
+}
+
+func TestPathsOnNodes(t *testing.T) {
+	s := pathsSection(context.Background(), 4, 2)
+	require.NoError(t, s.Err)
+	assert.Regexp(t, `^pe 0-1 to 0-1  direct .*\npe 0-1 to 2-3  remote .*\npe 2-3 to 0-1  remote .*\npe 2-3 to 2-3  direct `, s.Text)
 }
 
 // fields splits "pe 0 to 1  path  why ..." and gives the first n, the pair as one.
@@ -106,16 +112,16 @@ func fields(line string, n int) []string {
 
 func TestForcedPath(t *testing.T) {
 	t.Setenv("GOSHMEM_PATH", "proxy")
-	s := pathsSection(context.Background(), 2)
+	s := pathsSection(context.Background(), 2, 0)
 	require.NoError(t, s.Err)
 	assert.Regexp(t, `^pe 0-1 to 0-1  proxy +.*forced by GOSHMEM_PATH`, s.Text)
 	t.Setenv("GOSHMEM_PATH", "sideways")
-	assert.Error(t, pathsSection(context.Background(), 2).Err)
+	assert.Error(t, pathsSection(context.Background(), 2, 0).Err)
 }
 
 // Every path of the options is there, and what is missing says why.
 func TestAvailableSection(t *testing.T) {
-	s := availableSection(context.Background())
+	s := availableSection(context.Background(), 2, 0)
 	require.NoError(t, s.Err)
 	lines := strings.Split(strings.TrimSpace(s.Text), "\n")
 	require.Len(t, lines, len(choices()))
@@ -133,7 +139,7 @@ func TestReason(t *testing.T) {
 }
 
 func TestAll(t *testing.T) {
-	sections := All(context.Background(), 2)
+	sections := All(context.Background(), 2, 0)
 	for _, s := range sections {
 		assert.NoError(t, s.Err, s.Title)
 		assert.True(t, strings.HasSuffix(s.Text, "\n"), s.Title)

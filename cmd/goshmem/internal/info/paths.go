@@ -23,12 +23,12 @@ type way struct {
 }
 
 // trial makes a world of n PEs in this process and looks at its paths. An empty
-// path is that of the options in force.
-func trial(ctx context.Context, n int, path string) (ways []way, transports []channel.Description, err error) {
+// path is that of the options in force, and so are nodes if they are 0.
+func trial(ctx context.Context, n, nodes int, path string) (ways []way, transports []channel.Description, err error) {
 	found := make([][]way, n)
-	err = pe.Run(ctx, pe.Config{Size: n, Path: path, HeapSize: trialHeap, Sparse: true}, func(p *pe.PE) error {
+	err = pe.Run(ctx, pe.Config{Size: n, Nodes: nodes, Path: path, HeapSize: trialHeap, Sparse: true}, func(p *pe.PE) error {
 		for to := range n {
-			peer, ok := p.World().Peer(to)
+			peer, ok := p.Peer(to)
 			if !ok {
 				return fmt.Errorf("info: pe %d knows nothing of pe %d", p.Rank(), to)
 			}
@@ -43,9 +43,9 @@ func trial(ctx context.Context, n int, path string) (ways []way, transports []ch
 }
 
 // pathsSection tells how the PEs of a world on this host reach each other.
-func pathsSection(ctx context.Context, n int) Section {
+func pathsSection(ctx context.Context, n, nodes int) Section {
 	s := Section{Title: fmt.Sprintf("Paths in a world of %d PEs on this host", n)}
-	ways, transports, err := trial(ctx, n, "")
+	ways, transports, err := trial(ctx, n, nodes, "")
 	if err != nil {
 		s.Err = err
 		return s
@@ -101,13 +101,13 @@ func group(ways []way) []bundle {
 }
 
 // availableSection tries every path that can be asked for.
-func availableSection(ctx context.Context) Section {
+func availableSection(ctx context.Context, n, nodes int) Section {
 	s := Section{Title: "Paths that can be forced by GOSHMEM_PATH"}
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, path := range choices() {
 		verdict := "available"
-		if _, _, err := trial(ctx, 2, path); err != nil {
+		if _, _, err := trial(ctx, n, nodes, path); err != nil {
 			verdict = "not available: " + reason(err)
 		}
 		fmt.Fprintf(t, "%s\t%s\n", path, verdict)

@@ -10,6 +10,7 @@ import (
 
 	"goshmem/internal/bootstrap"
 	"goshmem/internal/errs"
+	"goshmem/internal/options"
 )
 
 // DefaultGrace is how long PEs may go on after one failed.
@@ -39,6 +40,7 @@ type Config struct {
 	Program string // a path, or a name that is looked up in PATH
 	Args    []string
 	Env     []string // K=V, added to the launcher's own environment
+	Nodes   int      // simulated nodes that the PEs are dealt to; 0: as the environment says
 
 	Prefix  bool          // put "[rank] " before each line of output
 	Timeout time.Duration // ends the job; 0: never
@@ -58,6 +60,8 @@ func (c *Config) check() error {
 	switch {
 	case c.N < 1 || c.N > bootstrap.MaxSize:
 		return bad("%d PEs are not in 1..%d", c.N, bootstrap.MaxSize)
+	case c.Nodes < 0 || c.Nodes > c.N:
+		return bad("%d simulated nodes of %d PEs", c.Nodes, c.N)
 	case c.Program == "":
 		return bad("no program")
 	case c.Timeout < 0:
@@ -75,8 +79,27 @@ func (c *Config) check() error {
 		if slices.Contains(launchNames(), name) {
 			return bad("environment %s: the launcher sets it", name)
 		}
+		if name == envNodes && c.Nodes > 0 {
+			return bad("%d simulated nodes, and %s in the environment given", c.Nodes, kv)
+		}
 	}
 	return nil
+}
+
+// envNodes is the option that simulates nodes.
+const envNodes = options.Prefix + "NODES"
+
+// environ is the environment of all PEs, and the options in it.
+func (c *Config) environ(own []string) ([]string, options.Resolved, error) {
+	env := append(bootstrap.WithoutLaunch(own), c.Env...)
+	if c.Nodes > 0 {
+		env = append(env, fmt.Sprint(envNodes, "=", c.Nodes))
+	}
+	opt, err := options.Resolve(options.Values{}, env)
+	if err == nil && opt.Values.Nodes > c.N {
+		err = fmt.Errorf("launch: %d simulated nodes (%s) of %d PEs: %w", opt.Values.Nodes, envNodes, c.N, errs.ErrConfig)
+	}
+	return env, opt, err
 }
 
 // launchNames are the variables that say which PE a process is.

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"goshmem/internal/bootstrap"
-	"goshmem/internal/options"
 )
 
 const (
@@ -83,8 +82,7 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (status int,
 	if err != nil {
 		return StatusFailed, err
 	}
-	env := append(bootstrap.WithoutLaunch(os.Environ()), cfg.Env...)
-	opt, err := options.Resolve(options.Values{}, env)
+	env, opt, err := cfg.environ(os.Environ())
 	if err != nil {
 		return StatusFailed, err
 	}

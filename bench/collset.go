@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"goshmem/coll"
+)
+
+// shape is how the blocks of a collective's buffer are laid out, a block being
+// what the program calls a size.
+type shape uint8
+
+const (
+	none     shape = iota // no buffer: the other one is used in place
+	own                   // a block, which goes to all
+	ofRoot                // a block that comes from the root
+	toEach                // a block for each PE
+	fromEach              // a block from each, made for all
+	fromPair              // a block from each, made for this PE
+	toMe                  // the block that the root made for this PE
+)
+
+// blocks is how many blocks there are at a PE.
+func (s shape) blocks(n int) int {
+	switch s {
+	case none:
+		return 0
+	case own, ofRoot, toMe:
+		return 1
+	}
+	return n
+}
+
+// way is who makes block i of a PE's buffer, and for whom; -1: for all. The root
+// is PE 0.
+func (s shape) way(rank, i int) (from, to int) {
+	switch s {
+	case toEach:
+		return rank, i
+	case fromEach:
+		return i, -1
+	case fromPair:
+		return i, rank
+	case toMe:
+		return 0, rank
+	case ofRoot:
+		return 0, -1
+	}
+	return rank, -1
+}
+
+// collective is one of package coll: what a program calls and how it is checked.
+type collective struct {
+	name, text string
+	src, dst   shape
+	reduces    bool // float32, summed
+	atRoot     bool // the root alone has a result
+	algo       bool // there are several ways
+	call       func(r *collRun) error
+	// sends is what plain copies would take: how many bytes a PE sends another one
+	// in each of so many rounds.
+	sends  func(r *collRun, from, to int) int64
+	rounds func(r *collRun) int // nil: one
+}
+
+// elem is the size of an element.
+func (k collective) elem() int64 {
+	if k.reduces {
+		return 4
+	}
+	return 1
+}
+
+// bandwidth is the bytes of one call: of a PE to the others, or, of a reduction,
+// its input.
+func (k collective) bandwidth(n int, size int64) int64 {
+	if k.reduces {
+		return size * int64(k.src.blocks(n))
+	}
+	if k.dst.blocks(n) > 1 {
+		return size * int64(n-1)
+	}
+	return size
+}
+
+func toAll(r *collRun, _, _ int) int64 { return r.size }
+
+func fromRoot(r *collRun, from, _ int) int64 { return silentUnless(from == r.root, r.size) }
+
+func toRoot(r *collRun, _, to int) int64 { return silentUnless(to == r.root, r.size) }
+
+// silent is sends without even a flag.
+const silent = -1
+
+func silentUnless(speaks bool, size int64) int64 {
+	if speaks {
+		return size
+	}
+	return silent
+}
+
+// cutFrom is the length from which a plain allreduce is two rounds of blocks.
+const cutFrom = 4 << 10
+
+func allreduceRounds(r *collRun) int {
+	if r.size < cutFrom {
+		return 1
+	}
+	return 2
+}
+
+func allreduceSends(r *collRun, _, _ int) int64 {
+	if r.size < cutFrom {
+		return r.size
+	}
+	return r.size / int64(r.n)
+}
+
+func collectives() []collective {
+	return []collective{
+		{
+			name: "alltoallv", text: "alltoallv with the same number of bytes for each pair (-algo)",
+			src: toEach, dst: fromPair, algo: true, sends: toAll,
+			call: func(r *collRun) error {
+				return coll.AllToAllV(r.ctx, r.comm, r.array, r.counts, nil, r.src, r.counts, nil)
+			},
+		},
+		{
+			name: "alltoall", text: "alltoall, a block for each pair",
+			src: toEach, dst: fromPair, sends: toAll,
+			call: func(r *collRun) error { return coll.AllToAll(r.ctx, r.comm, r.dst, r.src) },
+		},
+		{
+			name: "allreduce", text: "sum of float32 vectors at every PE",
+			src: own, dst: own, reduces: true, sends: allreduceSends, rounds: allreduceRounds,
+			call: func(r *collRun) error {
+				return coll.AllReduce(r.ctx, r.comm, coll.Sum, r.out[:r.block], r.in[:r.block])
+			},
+		},
+		{
+			name: "reduce", text: "sum of float32 vectors at a root; the PEs take turns",
+			src: own, dst: own, reduces: true, atRoot: true, sends: toRoot,
+			call: func(r *collRun) error {
+				return coll.Reduce(r.ctx, r.comm, coll.Sum, r.root, r.out[:r.block], r.in[:r.block])
+			},
+		},
+		{
+			name: "reducescatter", text: "sum of float32 vectors, a block at each PE",
+			src: toEach, dst: own, reduces: true, sends: toAll,
+			call: func(r *collRun) error {
+				return coll.ReduceScatter(r.ctx, r.comm, coll.Sum, r.out[:r.block], r.in[:r.n*r.block])
+			},
+		},
+		{
+			name: "broadcast", text: "a block from a root to all; the PEs take turns",
+			src: none, dst: ofRoot, sends: fromRoot,
+			call: func(r *collRun) error { return coll.Broadcast(r.ctx, r.comm, r.root, r.dst) },
+		},
+		{
+			name: "fcollect", text: "a block of each PE to all (allgather)",
+			src: own, dst: fromEach, sends: toAll,
+			call: func(r *collRun) error { return coll.FCollect(r.ctx, r.comm, r.dst, r.src) },
+		},
+		{
+			name: "collect", text: "as fcollect, of blocks whose lengths are told (allgatherv)",
+			src: own, dst: fromEach, sends: toAll,
+			call: func(r *collRun) error { return coll.Collect(r.ctx, r.comm, r.dst, r.src, nil) },
+		},
+		{
+			name: "gather", text: "a block of each PE to a root; the PEs take turns",
+			src: own, dst: fromEach, atRoot: true, sends: toRoot,
+			call: func(r *collRun) error { return coll.Gather(r.ctx, r.comm, r.root, r.dst, r.src) },
+		},
+		{
+			name: "scatter", text: "a block from a root to each PE; the PEs take turns",
+			src: toEach, dst: toMe, sends: fromRoot,
+			call: func(r *collRun) error { return coll.Scatter(r.ctx, r.comm, r.root, r.dst, r.src) },
+		},
+	}
+}
