@@ -9,7 +9,7 @@ STRESS   ?= 10
 
 export CGO_ENABLED ?= 0
 
-.PHONY: help build run test test-unit test-race test-procs cross lint bench bench-peers fuzz stress generate clean
+.PHONY: help build run test test-unit test-race test-procs test-rdma cross lint bench bench-peers fuzz stress generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,16 @@ RACE_OUT := /bench$$|/coll/internal/reduce$$|/coll/relaysim$$|/moe/(bf16|oracle|
 test-race: ## the race detector over everything short enough
 	@if command -v $${CC:-gcc} >/dev/null; then CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./... | grep -vE '$(RACE_OUT)'); \
 	else echo "SKIP test-race: no C compiler (the race detector needs one)"; fi
+
+# The lane fails, and never skips, where it cannot start.
+RXE := $(BUILD)/rxe
+test-rdma: ## suites over RDMA: soft-RoCE in one and in two virtual machines
+	@mkdir -p $(RXE)
+	CGO_ENABLED=0 $(GO) test -tags rdma -ldflags '-s -w' -c -o $(RXE)/verbs.test ./internal/verbs
+	CGO_ENABLED=0 $(GO) test -tags rdma -ldflags '-s -w' -c -o $(RXE)/rdma.test ./ibrc/rdma
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(RXE)/ ./cmd/goshmem ./examples/moe
+	lanes/rxe/run.sh -t 400 $(RXE)/verbs.test $(RXE)/rdma.test $(RXE)/goshmem $(RXE)/moe lanes/rxe/*.sh -- sh one.sh 1000000
+	lanes/rxe/run.sh -n 2 $(RXE)/rdma.test lanes/rxe/*.sh -- sh two.sh 10000
 
 cross: ## builds that must work elsewhere: no cgo, arm64, without purego
 	CGO_ENABLED=0 $(GO) build ./...

@@ -9,11 +9,12 @@ import (
 
 // Env is what a world gives a transport to work with.
 type Env struct {
-	World uint32      // identity that references carry
-	Size  int         // PEs of the world
-	Local []int       // ranks of this process
-	Table *heap.Table // addresses and sizes of every PE's regions
-	Peers []PeerInfo
+	World  uint32      // identity that references carry
+	Size   int         // PEs of the world
+	Local  []int       // ranks of this process
+	Layout heap.Layout // of every PE's segment
+	Table  *heap.Table // addresses and sizes of every PE's regions
+	Peers  []PeerInfo
 	// Send passes a message to another PE's transport, by the bootstrap: for
 	// handles, not for data. It arrives at Deliver, in order per pair.
 	Send func(from, to int, msg []byte) error

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"goshmem/amo"
+	"goshmem/heap"
 	"goshmem/pe"
 	"goshmem/rma"
 )
@@ -71,11 +72,11 @@ type barrier struct {
 	_       [apartBytes]byte
 	c       *pe.Context
 	health  *health
-	release *atomic.Uint64 // grows by 1 with each central barrier, by abortUnit when a member aborts
+	release heap.Cells // grows by 1 with each central barrier, by abortUnit when a member aborts
 	central bool
 	epoch   uint64
 	words   []*atomic.Uint64 // of dissemination: what round k waits for
-	awaited *atomic.Uint64
+	awaited heap.Cells
 	cond    func() bool
 	left    func(member int) error
 	source  int   // of dissemination: who is waited for
@@ -95,7 +96,7 @@ func newBarrier(t *pe.Team, h *health) *barrier {
 	c := t.CollContext()
 	b := &barrier{c: c, health: h, central: t.PE().World().Oversubscribed()}
 	b.cond, b.left = b.over, b.without
-	if b.release, b.err = wordAt(c, c.ReleaseWord().Ref()); b.err != nil {
+	if b.release, b.err = c.SignalCells(c.ReleaseWord()); b.err != nil {
 		return b
 	}
 	n := c.Size()
@@ -153,7 +154,7 @@ func (b *barrier) disseminate(ctx context.Context) error {
 			return err
 		}
 		// A source is met in one round only, so its word counts barriers.
-		b.awaited, b.source = b.words[k], (b.c.Rank()-d+n)%n
+		b.awaited, b.source = heap.OneCell(b.words[k]), (b.c.Rank()-d+n)%n
 		if err := b.wait(ctx); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ type Comm struct {
 	health  *health
 	id      uint32         // which of the team's Comms
 	reach   [][]byte       // what each member said it reaches by load and store
-	aborted *atomic.Uint64 // grows by abortUnit when a member aborts
+	aborted heap.Cells     // grows by abortUnit when a member aborts
 	state   *atomic.Uint64 // the call in flight, or the last one; read by the members
 	stateAt heap.Ref
 
@@ -153,7 +153,7 @@ func (c *Comm) attach(p plan) error {
 	if c.own, err = ownHeap(c.p); err != nil {
 		return err
 	}
-	if c.aborted, err = wordAt(c.ctx, c.ctx.ReleaseWord().Ref()); err != nil {
+	if c.aborted, err = c.ctx.SignalCells(c.ctx.ReleaseWord()); err != nil {
 		return err
 	}
 	c.cond = c.step

@@ -71,10 +71,10 @@ func (c *Comm) attachLink(r region, l *link) (err error) {
 	q, slots := l.pe, c.cfg.Slots
 	// Signal i is what member i writes, here as there: as a sender in the first
 	// half, as a receiver in the second.
-	if l.arrived, err = wordAt(c.ctx, r.sigs.At(q).Ref()); err != nil {
+	if l.arrived, err = c.ctx.SignalCells(r.sigs.At(q)); err != nil {
 		return err
 	}
-	if l.credit, err = wordAt(c.ctx, r.sigs.At(c.n+q).Ref()); err != nil {
+	if l.credit, err = c.ctx.SignalCells(r.sigs.At(c.n + q)); err != nil {
 		return err
 	}
 	l.data, l.back = r.sigs.At(c.rank), r.sigs.At(c.n+c.rank)

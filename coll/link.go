@@ -44,10 +44,10 @@ type link struct {
 
 	// To it.
 	sent     uint64
-	credited uint64         // messages known to be taken
-	credit   *atomic.Uint64 // what the credit signal says of it
-	half     any            // whose payload is in the next slot already, without its header
-	headed   bool           // the next slot's header is there, without its flag
+	credited uint64     // messages known to be taken
+	credit   heap.Cells // what the credit signal says of it
+	half     any        // whose payload is in the next slot already, without its header
+	headed   bool       // the next slot's header is there, without its flag
 	heads    heap.Ref
 	slots    heap.Ref
 	data     heap.Signal
@@ -60,7 +60,7 @@ type link struct {
 	returned uint64           // of these, told
 	owes     bool             // it is time to tell, and the lane had no room
 	flags    []*atomic.Uint64 // near: of each slot
-	arrived  *atomic.Uint64   // else: the data signal
+	arrived  heap.Cells       // else: the data signal
 	head     []byte
 	mem      []byte
 	back     heap.Signal

@@ -48,7 +48,7 @@ type mailLink struct {
 
 	// To it.
 	sent, credited uint64
-	credit         *atomic.Uint64
+	credit         heap.Cells
 	at             heap.Ref
 	data           heap.Signal
 	stage          []byte       // image of the slots: a fragment lies there until its slot is given back
@@ -57,7 +57,7 @@ type mailLink struct {
 
 	// From it.
 	got, returned uint64
-	arrived       *atomic.Uint64
+	arrived       heap.Cells
 	mem           []byte
 	back          heap.Signal
 	into          *message   // the message that comes, if a receive has it
@@ -114,10 +114,10 @@ func (c *Comm) attachMail(r region) (err error) {
 		if q == c.rank {
 			continue
 		}
-		if l.arrived, err = wordAt(c.ctx, r.sigs.At(q).Ref()); err != nil {
+		if l.arrived, err = c.ctx.SignalCells(r.sigs.At(q)); err != nil {
 			return err
 		}
-		if l.credit, err = wordAt(c.ctx, r.sigs.At(c.n+q).Ref()); err != nil {
+		if l.credit, err = c.ctx.SignalCells(r.sigs.At(c.n + q)); err != nil {
 			return err
 		}
 		l.data, l.back = r.sigs.At(c.rank), r.sigs.At(c.n+c.rank)

@@ -142,6 +142,16 @@ func (l Layout) ReleaseWord(slot int) (uint64, bool) {
 	return off + SignalSize, ok
 }
 
+// NICCell is the offset in region 1 of the word that adapters add to for the signal
+// at off: the release word's, which several PEs change, has a cell for them; a
+// built-in word is changed by one PE and by one path.
+func (l Layout) NICCell(off uint64) uint64 {
+	if off >= HeaderSize && (off-HeaderSize)%l.slotStride == l.slotTail+SignalSize {
+		return off + NICCell
+	}
+	return off
+}
+
 // SlotRange is the part of region 1 that belongs to a slot: what is zeroed
 // before the slot is used again. false: no such slot.
 func (l Layout) SlotRange(slot int) (off, size uint64, ok bool) {

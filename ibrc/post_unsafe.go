@@ -203,9 +203,9 @@ func (t *Transport) build(q *pair, r *channel.Request, i uint64, wr *WR) {
 			t.transfer(q, wr, OpWrite, r.DstRegion, r.DstOff, q.localSide(r, r.SrcRegion, r.SrcOff), r.SrcRegion, r.Size)
 			return
 		}
-		q.change(r, wr)
+		t.change(q, r, wr)
 	case channel.OpSignal:
-		q.change(r, wr)
+		t.change(q, r, wr)
 	case channel.OpGet:
 		t.transfer(q, wr, OpRead, r.SrcRegion, r.SrcOff, q.localSide(r, r.DstRegion, r.DstOff), r.DstRegion, r.Size)
 	case channel.OpIPut, channel.OpIGet:
@@ -262,14 +262,18 @@ func (q *pair) localSide(r *channel.Request, region uint16, off uint64) unsafe.P
 }
 
 // change fills in the change of a signal: an add is the adapter's FETCH_AND_ADD
-// behind the WRITEs, a set an inline WRITE.
-func (q *pair) change(r *channel.Request, wr *WR) {
-	region := heap.RegionHeap
+// behind the WRITEs, to the cell that adapters have for themselves; a set an inline
+// WRITE.
+func (t *Transport) change(q *pair, r *channel.Request, wr *WR) {
+	region, cell := heap.RegionHeap, r.SigOff+heap.NICCell
 	if r.Flags&channel.FlagSigRuntime != 0 {
-		region = heap.RegionRuntime
+		region, cell = heap.RegionRuntime, t.env.Layout.NICCell(r.SigOff)
+	}
+	if t.lim.Agent || r.SigOp == channel.SigSet {
+		cell = r.SigOff
 	}
 	k := &q.keys[region]
-	wr.RKey, wr.Remote, wr.Operand, wr.Length = k.RKey, k.Addr+r.SigOff, r.SigVal, 8
+	wr.RKey, wr.Remote, wr.Operand, wr.Length = k.RKey, k.Addr+cell, r.SigVal, 8
 	wr.Op = OpFetchAdd
 	if r.SigOp == channel.SigSet {
 		wr.Op, wr.Flags = OpWrite, WRInline

@@ -69,7 +69,7 @@ func New(provider NewProvider) channel.Factory {
 		t.caps = channel.Caps{
 			MaxMessage: min(piece, t.lim.MaxMessage), Kinds: hostKinds[:], RingsBells: t.lim.Agent,
 		}
-		if t.lim.AnyMemory && t.lim.Batched {
+		if t.lim.AnyMemory { // a put that is taken has its WRITE posted, inline
 			t.caps.Copies = uint64(t.lim.Inline)
 		}
 		return t, nil

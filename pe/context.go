@@ -316,6 +316,18 @@ func (c *Context) CheckLocal(r heap.Ref, n uint64) error {
 	return c.pe.world.table.Check(c.pe.rank, r, n)
 }
 
+// SignalCells are the words of a signal of this PE.
+func (c *Context) SignalCells(s heap.Signal) (heap.Cells, error) {
+	p, err := c.LocalWord(s.Ref(), 8)
+	if err == nil {
+		err = c.CheckLocal(s.Ref(), heap.SignalSize)
+	}
+	if err != nil {
+		return heap.Cells{}, err
+	}
+	return heap.CellsAt(p), nil
+}
+
 // LocalWord is the address of an aligned word of this PE's own memory.
 func (c *Context) LocalWord(r heap.Ref, size uint64) (unsafe.Pointer, error) {
 	t := c.pe.world.table

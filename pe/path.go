@@ -169,7 +169,7 @@ func (w *World) deliver(local, from int, msg []byte) error {
 
 func (w *World) transportEnv(local []int) TransportEnv {
 	return TransportEnv{
-		World: w.id, Size: w.size, Local: local, Table: w.table, Peers: w.peers,
+		World: w.id, Size: w.size, Local: local, Layout: w.layout, Table: w.table, Peers: w.peers,
 		Send: func(from, to int, msg []byte) error {
 			p := w.localPE(from)
 			if p == nil {

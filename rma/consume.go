@@ -154,7 +154,7 @@ func WaitNotify(ctx context.Context, c *pe.Context, index, source int, n uint64)
 	if want < n {
 		return opErr(c, op, source, heap.Ref{}, -1, tooMany(n, want-n))
 	}
-	spinWord(c, w, GE, want)
+	spinWord(c, heap.OneCell(w), GE, want)
 	if err := c.WaitOn(ctx, source, func() bool {
 		if !ok && w.Load() >= want {
 			want, ok = take(c, w, index, source, n) // another wait may have consumed since

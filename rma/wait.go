@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
@@ -102,7 +101,7 @@ const lookEvery = 8
 // spinWord is the first turns of a wait, with nothing in the loop but the word:
 // what is looked at between two looks at it is latency. It gives up soon when the
 // proxy has work, which the wait proper drives.
-func spinWord(c *pe.Context, w *atomic.Uint64, cmp Cmp, v uint64) bool {
+func spinWord(c *pe.Context, w heap.Cells, cmp Cmp, v uint64) bool {
 	for i := range uint32(c.SpinTurns()) {
 		if holds(w.Load(), cmp, v) {
 			return true
@@ -146,16 +145,12 @@ func TestSignal(c *pe.Context, sig heap.Signal, cmp Cmp, v uint64) (bool, error)
 	return holds(w.Load(), cmp, v), nil
 }
 
-// signalWord is the cell of a signal of this PE.
-func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (*atomic.Uint64, error) {
+// signalWord is a signal of this PE.
+func signalWord(c *pe.Context, sig heap.Signal, cmp Cmp) (heap.Cells, error) {
 	if cmp >= numCmp {
-		return nil, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
+		return heap.Cells{}, fmt.Errorf("%v: %w", cmp, errs.ErrConfig)
 	}
-	p, err := c.LocalWord(sig.Ref(), 8)
-	if err != nil {
-		return nil, err
-	}
-	return (*atomic.Uint64)(p), nil
+	return c.SignalCells(sig)
 }
 
 // timeout dresses a bare deadline with what was wanted and what was there.

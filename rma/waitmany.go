@@ -3,7 +3,6 @@ package rma
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"unsafe"
 
 	"goshmem/heap"
@@ -207,8 +206,8 @@ func scan(c *pe.Context, op string, sigs heap.Signals, status Status, cmp Cmp, v
 	return s, nil
 }
 
-func (s *scanner) word(i int) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Add(s.base, i*heap.SignalSize))
+func (s *scanner) word(i int) heap.Cells {
+	return heap.CellsAt(unsafe.Add(s.base, i*heap.SignalSize))
 }
 
 func (s *scanner) holds(i int) bool { return holds(s.word(i).Load(), s.cmp, s.v[i]) }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"goshmem/internal/errs"
+	"goshmem/internal/topo"
 	"goshmem/internal/verbs"
 )
 
@@ -134,18 +135,26 @@ func choose(c *verbs.Context, cfg *Config) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("rdma: %s has no usable port: %s: %w", c.Name, strings.Join(rejected, "; "), kind)
 }
 
-// open opens the configured device, or the first that has a usable port; notes
-// tell of those that have none.
-func open(lib *verbs.Lib, cfg *Config) (c *verbs.Context, e endpoint, notes []string, err error) {
+// open opens the configured device, or the first in order that has a usable port;
+// notes tell of the others.
+func open(lib *verbs.Lib, cfg *Config, rank int) (c *verbs.Context, e endpoint, notes []string, err error) {
 	names := []string{cfg.Device}
-	if cfg.Device == "" {
-		if names, err = lib.Devices(); err != nil {
+	if cfg.Device == "" || cfg.Device[0] == '^' {
+		all, err := lib.Devices()
+		if err != nil {
 			return nil, e, nil, err
+		}
+		if names = all; len(all) > 1 || cfg.Device != "" {
+			names, notes = order(all, topo.Read(), rank, cfg.Device)
 		}
 		if len(names) == 0 {
 			names = []string{""} // for the library's own error
+			if len(all) > 0 {
+				return nil, e, nil, fmt.Errorf("rdma: device %s of %s: none is left: %w", cfg.Device, strings.Join(all, ", "), errs.ErrConfig)
+			}
 		}
 	}
+	var unusable []string
 	for _, name := range names {
 		if c, err = lib.Open(name); err != nil {
 			return nil, e, nil, err
@@ -153,11 +162,12 @@ func open(lib *verbs.Lib, cfg *Config) (c *verbs.Context, e endpoint, notes []st
 		if e, err = choose(c, cfg); err == nil {
 			return c, e, notes, nil
 		}
+		unusable = append(unusable, err.Error())
 		notes = append(notes, err.Error())
 		_ = c.Close()
 	}
-	if len(notes) > 1 {
-		err = fmt.Errorf("rdma: no usable device: %s: %w", strings.Join(notes, "; "), errs.ErrUnsupported)
+	if len(unusable) > 1 {
+		err = fmt.Errorf("rdma: no usable device: %s: %w", strings.Join(unusable, "; "), errs.ErrUnsupported)
 	}
 	return nil, e, nil, err
 }

@@ -11,7 +11,7 @@ import (
 // Config chooses device, address and queue pair attributes. Zero values mean the
 // defaults of [Defaults], where that says nothing else.
 type Config struct {
-	Device   string     // name; empty: the first with a usable port
+	Device   string     // name; empty: the nearest with a usable port; "^a,b": not a, not b
 	Port     int        // number from 1; 0: the first usable one
 	GIDIndex int        // index in the port's GID table; -1: chosen by type and family
 	GID      netip.Addr // address that the GID must have; zero: any

@@ -87,7 +87,7 @@ func newProvider(cfg Config, env ibrc.Env) (p *Provider, err error) {
 			p = nil
 		}
 	}()
-	if p.c, p.e, p.notes, err = open(lib, &p.cfg); err != nil {
+	if p.c, p.e, p.notes, err = open(lib, &p.cfg, rankOf(env)); err != nil {
 		return p, err
 	}
 	if err = p.c.SetNonblock(); err != nil {
@@ -101,6 +101,14 @@ func newProvider(cfg Config, env ibrc.Env) (p *Provider, err error) {
 		p.mtu = m
 	}
 	return p, p.allocate()
+}
+
+// rankOf tells processes of a host apart.
+func rankOf(env ibrc.Env) int {
+	if len(env.Local) == 0 {
+		return 0
+	}
+	return env.Local[0]
 }
 
 // allocate makes the domain and the queues, as deep as wished and possible.

@@ -46,7 +46,7 @@ var meetings atomic.Uint64
 func together(t testing.TB, rank int) suite.Launcher {
 	return func(ctx context.Context, cfg pe.Config, fn func(*pe.PE) error) error {
 		cfg.Rank, cfg.Rendezvous = rank, meeting(t)
-		cfg.JoinTimeout = 20 * time.Second
+		cfg.JoinTimeout, cfg.Secret = 20*time.Second, "5ec3e7"
 		p, err := pe.Join(ctx, cfg)
 		if err != nil {
 			return err

@@ -135,7 +135,7 @@ func Table() []Option {
 		},
 		{
 			Name: "RDMADevice", Env: "GOSHMEM_RDMA_DEVICE", Type: TypeText,
-			Text:  "RDMA device to use. Default: the first with a usable port.",
+			Text:  "RDMA device to use. Default: the nearest with a usable port, a different one of equals for each rank. ^a,b leaves a and b out.",
 			field: func(v *Values) any { return &v.RDMADevice },
 		},
 		{

@@ -132,10 +132,13 @@ func (e *Env) Brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(e.Ctx, 10*time.Millisecond)
 }
 
-// Times is n, less where a race build makes everything slow.
+// Times is n, less where a race build or an emulated machine makes everything slow.
 func Times(n int) int {
-	if raceflag.Enabled {
+	switch {
+	case raceflag.Enabled:
 		return max(1, n/8)
+	case emulated:
+		return max(1, n/32)
 	}
 	return n
 }

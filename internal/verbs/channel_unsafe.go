@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -18,6 +19,7 @@ type CompChannel struct {
 	c    *Context
 	p    *compChannelHead
 	file *os.File // of a duplicate of its descriptor, for the poller
+	over atomic.Bool
 }
 
 // CreateCompChannel makes a completion channel.
@@ -39,9 +41,12 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 }
 
 // Wait waits for a completion that was asked for, and acknowledges it. The error
-// after Close is os.ErrClosed.
+// after Interrupt is os.ErrClosed.
 func (ch *CompChannel) Wait() error {
 	conn, err := ch.file.SyscallConn()
+	if ch.over.Load() {
+		return os.ErrClosed
+	}
 	if err != nil {
 		return err
 	}
@@ -59,11 +64,17 @@ func (ch *CompChannel) Wait() error {
 		}
 		return true
 	})
+	if ch.over.Load() {
+		return os.ErrClosed
+	}
 	return errors.Join(err, failed)
 }
 
 // Interrupt ends Wait, for good.
-func (ch *CompChannel) Interrupt() error { return ch.file.Close() }
+func (ch *CompChannel) Interrupt() error {
+	ch.over.Store(true)
+	return ch.file.Close()
+}
 
 // Close destroys the channel. Interrupt has ended whoever waits, and the channel's
 // queues are destroyed.

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"goshmem/coll/internal/plan"
 	"goshmem/heap"
@@ -69,7 +68,7 @@ type peer struct {
 	local  int // its index on its node
 
 	// Words of this PE, and how far they were counted in earlier calls.
-	credits, datas       *atomic.Uint64
+	credits, datas       heap.Cells
 	creditBase, dataBase uint64
 	creditSeen, dataSeen uint64 // debug builds
 
@@ -92,7 +91,7 @@ type service struct{ source, index int }
 
 // relay is a near peer as one that forwards to this PE.
 type relay struct {
-	words *atomic.Uint64
+	words heap.Cells
 	base  uint64
 	want  uint64 // in this call
 	owed  uint64 // and the other way: empty transfers to it that this PE must tell
@@ -144,10 +143,10 @@ func (e *Engine) meet(j int) (err error) {
 	w, _ := e.c.Team().WorldRank(j) // j is a member
 	info, _ := e.c.PE().Peer(w)
 	p.inline = info.Path == "direct"
-	if p.credits, err = wordAt(e.c, e.mem.Signals.At(j).Ref()); err != nil {
+	if p.credits, err = e.c.SignalCells(e.mem.Signals.At(j)); err != nil {
 		return err
 	}
-	if p.datas, err = wordAt(e.c, e.mem.Signals.At(n+j).Ref()); err != nil {
+	if p.datas, err = e.c.SignalCells(e.mem.Signals.At(n + j)); err != nil {
 		return err
 	}
 	p.entryIn = e.mem.Local[int64(j)*e.l.entry:][:e.l.entry:e.l.entry]

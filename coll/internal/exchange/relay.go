@@ -62,7 +62,7 @@ func (e *Engine) makeBanks() error {
 	e.scratch.pieces = make([]plan.Piece, 0, len(e.on))
 	e.relays = make([]relay, len(e.on))
 	for i := range e.relays {
-		w, err := wordAt(e.c, e.mem.Signals.At(2*len(e.peers)+i).Ref())
+		w, err := e.c.SignalCells(e.mem.Signals.At(2*len(e.peers) + i))
 		if err != nil {
 			return err
 		}

@@ -1,22 +1,6 @@
 package exchange
 
-import (
-	"sync/atomic"
-	"unsafe"
-
-	"goshmem/heap"
-	"goshmem/pe"
-)
-
-// wordAt is a word of this PE's own symmetric memory, for polling: whoever steps
-// the engine keeps the context in use.
-func wordAt(c *pe.Context, r heap.Ref) (*atomic.Uint64, error) {
-	p, err := c.LocalWord(r, 8)
-	if err != nil {
-		return nil, err
-	}
-	return (*atomic.Uint64)(p), nil
-}
+import "unsafe"
 
 // crossing reports whether two buffers share bytes.
 func crossing(a, b []byte) bool {

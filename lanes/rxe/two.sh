@@ -1,0 +1,21 @@
+# shellcheck shell=dash
+# What `make test-rdma` runs in two guests, one PE in each; the argument is the
+# length of the stress. At last node 1 goes down.
+. ./pair.sh
+
+pair "suites" rdma.test -test.timeout 100s -test.run 'TestSuites/.*/(put|get|iput|signal|notify|fence|quiet|amo|integers|floats|nbi|none_is_lost|barrier|two_contexts)|TestPutSignalIsOnePost|TestWrongGID'
+export GOSHMEM_TEST_STRESS="$1"
+pair "order" rdma.test -test.v -test.timeout 60s -test.run TestStress
+export GOSHMEM_TEST_STRESS=$(($1 / 5)) GOSHMEM_RDMA_TIMEOUT=13
+tc qdisc add dev eth0 root netem loss 2%
+pair "order under loss" rdma.test -test.v -test.timeout 60s -test.run TestStress
+tc qdisc change dev eth0 root netem delay 1ms reorder 25%
+pair "order under reordering" rdma.test -test.v -test.timeout 60s -test.run TestStress
+tc qdisc del dev eth0 root
+unset GOSHMEM_RDMA_TIMEOUT
+export GOSHMEM_TEST_DEATH=process
+pair "a PE killed" rdma.test -test.v -test.timeout 60s -test.run TestPeerDies
+[ "$NODE_RANK" = 0 ] || [ -z "$failed" ] || finish || exit 1
+export GOSHMEM_TEST_DEATH=node
+pair "a node powered off" rdma.test -test.v -test.timeout 60s -test.run TestPeerDies
+finish
