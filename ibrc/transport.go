@@ -226,7 +226,8 @@ type pair struct {
 // pending is a request of a lane.
 type pending struct {
 	req  channel.Request
-	last uint64 // ID of its last work request, once all are posted
+	wrs  uint64 // work requests that it makes
+	last uint64 // ID of the last of them, once all are posted
 }
 
 func (t *Transport) newPair(k pairKey) (*pair, error) {
