@@ -145,6 +145,12 @@ func (t *Transport) Arm() bool {
 func (t *Transport) waiting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, q := range t.connecting {
+		// Between two steps that need nobody, or one that nobody tells of.
+		if q.peer != nil || !q.sent {
+			return true
+		}
+	}
 	return len(t.inbox)+len(t.dirty)+len(t.partial) > 0
 }
 
