@@ -51,7 +51,7 @@ test-rdma: ## suites over RDMA: soft-RoCE in one and in two virtual machines
 	CGO_ENABLED=0 $(GO) test -tags rdma -ldflags '-s -w' -c -o $(RXE)/verbs.test ./internal/verbs
 	CGO_ENABLED=0 $(GO) test -tags rdma -ldflags '-s -w' -c -o $(RXE)/rdma.test ./ibrc/rdma
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(RXE)/ ./cmd/goshmem ./examples/moe
-	lanes/rxe/run.sh $(RXE)/verbs.test $(RXE)/rdma.test $(RXE)/goshmem $(RXE)/moe lanes/rxe/*.sh -- sh one.sh 1000000
+	lanes/rxe/run.sh -t 400 $(RXE)/verbs.test $(RXE)/rdma.test $(RXE)/goshmem $(RXE)/moe lanes/rxe/*.sh -- sh one.sh 1000000
 	lanes/rxe/run.sh -n 2 $(RXE)/rdma.test lanes/rxe/*.sh -- sh two.sh 10000
 
 cross: ## builds that must work elsewhere: no cgo, arm64, without purego

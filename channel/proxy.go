@@ -34,11 +34,12 @@ type Proxy struct {
 	waiters  atomic.Int32 // callers that poll; the background stays away
 	parked   atomic.Uint32
 	closed   atomic.Bool
-	gathered atomic.Bool // a producer left something to flush
-	_        [line - 32]byte
+	gathered atomic.Bool   // a producer left something to flush
+	asleep   atomic.Bool   // the background sleeps until an arrival wakes it
+	polls    atomic.Uint64 // turns of callers, not of the background
+	_        [line - 40]byte
 
 	// Under the role.
-	polls   uint64 // turns of callers, not of the background
 	active  []*Lane
 	reqs    [maxBatch]Request
 	cursors [maxBatch]cursor
@@ -241,9 +242,14 @@ func (p *Proxy) TryPoll() bool {
 	if !p.Busy() || !p.role.CompareAndSwap(roleFree, roleHeld) {
 		return false
 	}
-	p.polls++
+	p.polls.Add(1)
 	moved := p.turn()
 	p.role.Store(roleFree)
+	// A caller takes in what came, and may leave what is owed for it: the one who
+	// was to be woken by it must look again.
+	if p.asleep.Load() {
+		p.kick()
+	}
 	return moved
 }
 
@@ -472,7 +478,12 @@ func (p *Proxy) background() {
 		case d == 0:
 			lad.Reset()
 		case d < 0:
-			<-p.wake
+			// Announced before the look at polls, as a caller counts itself first.
+			p.asleep.Store(p.live.Load() != 0)
+			if p.polls.Load() == seen || !p.asleep.Load() {
+				<-p.wake
+			}
+			p.asleep.Store(false)
 			lad.Reset()
 			naps = 0
 		default:
@@ -511,8 +522,9 @@ func (p *Proxy) nap(naps *int, seen *uint64) time.Duration {
 		return short
 	}
 	defer p.role.Store(roleFree)
-	polled := p.polls != *seen
-	*seen = p.polls
+	n := p.polls.Load()
+	polled := n != *seen
+	*seen = n
 	if !idle || polled {
 		return liveNap
 	}

@@ -40,7 +40,8 @@ func (t *Transport) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 		if bad = t.acceptable(&reqs[n]); bad != nil {
 			break
 		}
-		q.reqs.Push(pending{req: reqs[n]})
+		p := q.reqs.Extend()
+		p.req, p.last, p.wrs = reqs[n], 0, t.count(&reqs[n])
 	}
 	before := q.reqs.Len() - n
 	if err := t.advance(q); err != nil {
@@ -87,7 +88,7 @@ func (t *Transport) advance(q *pair) error {
 			if t.byMessage() && !t.messageRoom(q, &p.req) {
 				break
 			}
-			if q.at >= t.count(&p.req) {
+			if q.at >= p.wrs {
 				// Complete without a work request of its own: with the one before.
 				p.last = q.next - 1 + uint64(n)
 				q.built, q.at = q.built+1, 0
@@ -95,17 +96,18 @@ func (t *Transport) advance(q *pair) error {
 			}
 			wr := &t.chain[n]
 			t.build(q, &p.req, q.at, wr)
-			if t.reads(wr) && !q.readRoom() {
+			reads := t.reads(wr)
+			if reads && !q.readRoom() {
 				break
 			}
 			wr.ID = q.next + uint64(n)
-			if t.reads(wr) {
+			if reads {
 				q.reads[q.numReads%uint64(len(q.reads))] = wr.ID
 				q.numReads++
 			}
 			t.marks[n] = m
 			n++
-			if q.at++; q.at >= t.count(&p.req) {
+			if q.at++; q.at >= p.wrs {
 				p.last = wr.ID
 				if wr.Op == OpSend {
 					p.last = unanswered

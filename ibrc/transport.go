@@ -145,6 +145,12 @@ func (t *Transport) Arm() bool {
 func (t *Transport) waiting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, q := range t.connecting {
+		// Between two steps that need nobody, or one that nobody tells of.
+		if q.peer != nil || !q.sent {
+			return true
+		}
+	}
 	return len(t.inbox)+len(t.dirty)+len(t.partial) > 0
 }
 
@@ -226,7 +232,8 @@ type pair struct {
 // pending is a request of a lane.
 type pending struct {
 	req  channel.Request
-	last uint64 // ID of its last work request, once all are posted
+	wrs  uint64 // work requests that it makes
+	last uint64 // ID of the last of them, once all are posted
 }
 
 func (t *Transport) newPair(k pairKey) (*pair, error) {

@@ -38,10 +38,11 @@ func main() {
 	flag.IntVar(&j.tokens, "tokens", 1024, "tokens a PE")
 	flag.IntVar(&j.hidden, "hidden", 7168, "elements of a token's vector, bf16")
 	flag.IntVar(&j.iters, "iters", 20, "timed rounds")
+	heap := flag.Int64("heap", 8<<30, "bytes of each PE's heap; over RDMA all of it is pinned")
 	flag.Parse()
 	// Sparse: pages of the heap are taken when they are touched, so that it can
 	// be as large as any routing needs.
-	cfg := pe.Config{Size: *n, HeapSize: 8 << 30, Sparse: true}
+	cfg := pe.Config{Size: *n, HeapSize: *heap, Sparse: true}
 	ctx := context.Background()
 	if err := pe.Run(ctx, cfg, func(p *pe.PE) error { return j.run(ctx, p) }); err != nil {
 		fmt.Fprintln(os.Stderr, "moe:", err)

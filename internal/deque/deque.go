@@ -21,6 +21,15 @@ func (d *Deque[T]) Push(v T) {
 	d.n++
 }
 
+// Extend adds a zero element to the back and returns it, to be filled in place.
+func (d *Deque[T]) Extend() *T {
+	if d.n == len(d.buf) {
+		d.grow()
+	}
+	d.n++
+	return d.At(d.n - 1)
+}
+
 // At is the i-th from the front; i < len.
 func (d *Deque[T]) At(i int) *T { return &d.buf[(d.head+i)&(len(d.buf)-1)] }
 
