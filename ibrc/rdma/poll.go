@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"goshmem/ibrc"
-	"goshmem/internal/errs"
 	"goshmem/internal/verbs"
 )
 
@@ -114,7 +113,7 @@ func (p *Provider) events() {
 		}
 		text := p.lib.EventText(ev.Type)
 		p.env.Log.Warn("rdma: event", "device", p.c.Name, "event", text, "port", ev.Port, "qp", ev.QPN)
-		why := fmt.Errorf("%s: %s: %w", p.c.Name, text, errs.ErrClosed)
+		why := fmt.Errorf("%s: %s", p.c.Name, text)
 		switch ev.Type {
 		case verbs.EventDeviceFatal, verbs.EventCQErr:
 			p.failAll(why)
