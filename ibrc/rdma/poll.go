@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"goshmem/ibrc"
-	"goshmem/internal/errs"
 	"goshmem/internal/verbs"
 )
 
@@ -27,7 +26,7 @@ func (p *Provider) Poll(out []ibrc.WC) (n int) {
 	p.stats.Polls++
 	wcs, err := p.cq.Poll(len(out) - n)
 	if err != nil {
-		p.env.Log.Error("rdma: completion queue", "err", err)
+		p.failAll(err)
 	}
 	for i := range wcs {
 		if p.completed(&wcs[i], &out[n]) {
@@ -39,7 +38,7 @@ func (p *Provider) Poll(out []ibrc.WC) (n int) {
 	}
 	wcs, err = p.rcq.Poll(len(out) - n)
 	if err != nil {
-		p.env.Log.Error("rdma: completion queue", "err", err)
+		p.failAll(err)
 	}
 	for i := range wcs {
 		if p.received(&wcs[i], &out[n]) {
@@ -114,11 +113,25 @@ func (p *Provider) events() {
 		}
 		text := p.lib.EventText(ev.Type)
 		p.env.Log.Warn("rdma: event", "device", p.c.Name, "event", text, "port", ev.Port, "qp", ev.QPN)
-		for _, q := range p.qps {
-			fatal := ev.Type == verbs.EventDeviceFatal || ev.Type == verbs.EventCQErr || ev.Type == verbs.EventQPFatal && q != nil && q.me.qpn == ev.QPN
-			if q != nil && fatal {
-				p.fail(q, fmt.Errorf("%s: %s: %w", p.c.Name, text, errs.ErrClosed))
+		why := fmt.Errorf("%s: %s", p.c.Name, text)
+		switch ev.Type {
+		case verbs.EventDeviceFatal, verbs.EventCQErr:
+			p.failAll(why)
+		case verbs.EventQPFatal:
+			for _, q := range p.qps {
+				if q != nil && q.me.qpn == ev.QPN {
+					p.fail(q, why)
+				}
 			}
+		}
+	}
+}
+
+// failAll reports an error of the device at every queue pair, once.
+func (p *Provider) failAll(err error) {
+	for _, q := range p.qps {
+		if q != nil {
+			p.fail(q, err)
 		}
 	}
 }

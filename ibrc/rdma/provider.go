@@ -34,8 +34,7 @@ type Provider struct {
 
 	regions []*region
 	slots   [2]slotClass
-	qps     []*qp // by tag; nil: none, or destroyed
-	live    int
+	qps     []*qp  // by tag; nil: none, or destroyed
 	inbox   []byte // messages of the latest Poll
 	polls   uint
 	lost    []ibrc.WC // of queue pairs that an event put into error
@@ -185,7 +184,7 @@ func (p *Provider) Arm() (pending bool) {
 		return true
 	}
 	if err := p.rcq.Notify(); err != nil {
-		p.env.Log.Error("rdma: completion queue", "err", err)
+		p.failAll(err)
 		return true
 	}
 	p.early = p.early[:p.Poll(p.early[:cap(p.early)])]

@@ -30,7 +30,7 @@ func world(t *testing.T, cfg pe.Config, fn func(ctx context.Context, p *pe.PE) e
 	if cfg.HeapSize == 0 {
 		cfg.HeapSize = 4 << 20
 	}
-	if cfg.Remote == nil {
+	if cfg.Remote == nil && cfg.Net == "" {
 		cfg.Path = "rdma"
 	}
 	body := func(p *pe.PE) error { return fn(ctx, p) }

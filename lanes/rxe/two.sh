@@ -3,10 +3,10 @@
 # length of the stress. At last node 1 goes down.
 . ./pair.sh
 
-pair "suites" rdma.test -test.timeout 100s -test.run 'TestSuites/.*/(put|get|iput|signal|notify|fence|quiet|amo|integers|floats|nbi|none_is_lost|barrier|two_contexts)|TestPutSignalIsOnePost|TestWrongGID'
+pair "suites" rdma.test -test.timeout 180s -test.run 'TestSuites/.*/(put_sizes|put_signal$|get_sees|iput|notify$|fence|quiet_covers|amo_and|integers|floats$|nbi|two_contexts|barrier_holds)|TestPutSignalIsOnePost|TestMixedAdds|TestWrongGID'
 export GOSHMEM_TEST_STRESS="$1"
 pair "order" rdma.test -test.v -test.timeout 60s -test.run TestStress
-export GOSHMEM_TEST_STRESS=$(($1 / 5)) GOSHMEM_RDMA_TIMEOUT=13
+export GOSHMEM_TEST_STRESS=$(($1 / 5)) GOSHMEM_RDMA_TIMEOUT=16
 tc qdisc add dev eth0 root netem loss 2%
 pair "order under loss" rdma.test -test.v -test.timeout 60s -test.run TestStress
 tc qdisc change dev eth0 root netem delay 1ms reorder 25%
