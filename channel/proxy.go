@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -374,7 +375,11 @@ func (p *Proxy) pump(l *Lane) bool {
 	room := min(maxBatch, window-l.flight.Len())
 	k, bytes := 0, uint64(0)
 	var bad error
-	for c := l.cur; k < room && c.entry < l.queue.Len() && bytes < batchBytes; k++ {
+	most := uint64(batchBytes)
+	if !caps.Synchronous && caps.MaxMessage == 0 {
+		most = math.MaxUint64 // it begins them, whatever their size
+	}
+	for c := l.cur; k < room && c.entry < l.queue.Len() && bytes < most; k++ {
 		c, p.lasts[k], bad = l.next(c, caps.MaxMessage, &p.reqs[k])
 		p.cursors[k] = c
 		if bad != nil {
@@ -456,7 +461,8 @@ func (p *Proxy) background() {
 			naps = 0
 			continue
 		}
-		if !lad.Next() {
+		// Where there is one processor, turns spent here are the waiter's.
+		if alone := runtime.GOMAXPROCS(0) == 1 && p.waiters.Load() > 0; !alone && !lad.Next() {
 			continue
 		}
 		// Announce, look again, park: a producer claims first and looks at

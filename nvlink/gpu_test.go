@@ -2,6 +2,7 @@ package nvlink_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -354,11 +355,12 @@ func TestGPUKernels(t *testing.T) {
 					e.OK(err)
 					e.Barrier()
 					l.run("exchange", blocks, threads, k.Addr(), dst.Offset(), src.Offset(), n, sigs.Ref().Offset(), form, rounds, at)
-					done := false
+					var failed error
 					e.OK(e.C.Wait(e.Ctx, true, nil, func() bool {
-						in(e, func() error { done = l.q.Poll() == nil; return nil })
-						return done
+						in(e, func() error { failed = l.q.Poll(); return nil })
+						return !errors.Is(failed, errs.ErrWouldBlock)
 					}))
+					e.OK(failed)
 					e.OK(k.Err())
 					e.Equal(uint64(0), binary.LittleEndian.Uint64(read(e, bad, 8)))
 					if unmapped {

@@ -25,6 +25,7 @@ run() { # name, seconds, command…
 mps() { # a private daemon
 	dir=$(mktemp -d) || return 1
 	export CUDA_MPS_PIPE_DIRECTORY="$dir/pipe" CUDA_MPS_LOG_DIRECTORY="$dir/log"
+	export CUDA_DEVICE_MAX_CONNECTIONS=8 # the clients of a server share what it has
 	mkdir -p "$dir/pipe" "$dir/log"
 	nvidia-cuda-mps-control -d
 	sleep 1
