@@ -461,8 +461,7 @@ func (p *Proxy) background() {
 			naps = 0
 			continue
 		}
-		// Where there is one processor, turns spent here are the waiter's.
-		if alone := runtime.GOMAXPROCS(0) == 1 && p.waiters.Load() > 0; !alone && !lad.Next() {
+		if !lad.Next() {
 			continue
 		}
 		// Announce, look again, park: a producer claims first and looks at

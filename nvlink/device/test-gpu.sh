@@ -5,7 +5,7 @@
 cd "$(dirname "$0")/../../build/gpu" || exit 1
 logs=${GPU_LOGS:-$PWD/logs}
 mkdir -p "$logs"
-export GOSHMEM_TEST_GPU=1 CUDA_DEVICE_MAX_CONNECTIONS=32
+export GOSHMEM_TEST_GPU=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
 failed=0
 
 run() { # name, seconds, command…
