@@ -30,6 +30,7 @@ func All(ctx context.Context, n, nodes int) []Section {
 		launchSection(os.Getenv),
 		optionsSection(os.Environ()),
 		{Title: "Machine", Text: topo.Read().String()},
+		gpusSection(n, os.Getenv),
 		{Title: "Memory", Text: memory(shm.ReadLimits())},
 		{Title: "Copies", Text: memcopy.Describe()},
 		pathsSection(ctx, n, nodes),
