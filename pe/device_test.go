@@ -55,7 +55,7 @@ func deviceCasesRole(c *faultlab.Child) error {
 		return err
 	}
 	for _, x := range suite.Device() {
-		if x.Name == "device alloc" || x.Name == "device errors" {
+		if x.Name == "device alloc" || x.Name == "device errors" || x.Name == "device far" {
 			continue // they are about a heap of another size
 		}
 		if err := suite.Body(ctx, p, cfg, func(e *suite.Env) { x.Run(e); e.Barrier() }); err != nil {
