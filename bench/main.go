@@ -16,6 +16,7 @@ import (
 type Job struct {
 	PEs            int
 	Bind           bool // to one core each, in turn
+	Device         bool // the PEs have device heaps
 	Args           []string
 	Stdout, Stderr io.Writer
 }
@@ -98,7 +99,9 @@ func (c commandLine) start(ctx context.Context, emit Emit, stderr io.Writer, lau
 	out := &decoder{emit: emit}
 	err = launch(ctx, Job{
 		PEs: cfg.PEs, Args: c.args(), Stdout: out, Stderr: stderr,
-		Bind: c.Bind != bindNone,
+		Device: c.Mem == memCUDA,
+		// A device driver's threads need more than one core.
+		Bind: c.Bind == bindCore || c.Bind == bindAuto && c.Mem != memCUDA,
 	})
 	switch {
 	case out.err != nil:

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -386,7 +387,11 @@ func (p *Proxy) pump(l *Lane) bool {
 	room := min(maxBatch, window-l.flight.Len())
 	k, bytes := 0, uint64(0)
 	var bad error
-	for c := l.cur; k < room && c.entry < l.queue.Len() && bytes < batchBytes; k++ {
+	most := uint64(batchBytes)
+	if !caps.Synchronous && caps.MaxMessage == 0 {
+		most = math.MaxUint64 // it begins them, whatever their size
+	}
+	for c := l.cur; k < room && c.entry < l.queue.Len() && bytes < most; k++ {
 		c, p.lasts[k], bad = l.next(c, caps.MaxMessage, &p.reqs[k])
 		p.cursors[k] = c
 		if bad != nil {

@@ -132,6 +132,7 @@ type WordRing struct {
 	// The consumer's own, which no producer can touch.
 	head uint64 // last position consumed
 	slot uint64 // head mod n
+	next uint64 // a word of a slot further on
 	lap  uint64 // head / n
 }
 
@@ -201,6 +202,12 @@ func (r *WordRing) slotOf(pos uint64) *[SlotWords]uint64 {
 // ValidateForeign) the request is there and is to be consumed, not carried out.
 func (r *WordRing) Front() (d Desc, ok bool, err error) {
 	slot := (*[SlotWords]uint64)(r.slots[r.slot*SlotWords:])
+	// The request after the next few is on its way from memory while this one is
+	// looked at.
+	const ahead = 8
+	if at := r.slot + ahead; at < r.n {
+		r.next = atomic.LoadUint64(&r.slots[at*SlotWords])
+	}
 	var w [SlotWords]uint64
 	// From the end: the last word is the likeliest to be missing.
 	for i := SlotWords - 1; i >= 0; i-- {

@@ -24,13 +24,12 @@ type Waiter struct {
 	Silent   func() bool    // whether agents that ring nobody reach this PE (NICs, streams, kernels)
 }
 
-// Naps of a sleeper that nobody may ring: every 50 us for a millisecond, then
-// every millisecond.
-const (
-	shortNap   = 50 * time.Microsecond
-	longNap    = time.Millisecond
-	shortPhase = time.Millisecond
-)
+// SilentNap is how long who slept for some time without being rung may sleep on,
+// where agents that ring nobody may end the wait: 50 us in the first milliseconds, up
+// to a millisecond later, so that a long copy ends late by a fiftieth at most.
+func SilentNap(asleep time.Duration) time.Duration {
+	return min(max(50*time.Microsecond, asleep/64), time.Millisecond)
+}
 
 // Until waits for cond. fail says whether the wait has become hopeless (a lost
 // PE, a closed world); it is asked at the beginning and whenever Epoch changed.
@@ -116,11 +115,7 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 			nap = left
 		}
 		if polled || w.Silent() {
-			silent := longNap
-			if asleep < shortPhase {
-				silent = shortNap
-			}
-			nap = min(nap, silent)
+			nap = min(nap, SilentNap(asleep))
 		}
 		if w.Doze != nil {
 			w.Doze()

@@ -2,6 +2,7 @@ package nvlink_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -310,13 +311,22 @@ func TestKernelRequests(t *testing.T) {
 type launcher struct {
 	e   *suite.Env
 	lib *cuda.Lib
-	m   cuda.Module
+	fs  map[string]cuda.Function
 	q   device.Stream
 }
 
-func newLauncher(e *suite.Env) *launcher {
-	l := &launcher{e: e, lib: e.P.Device().(*cudadev.Device).Driver().Lib()}
-	in(e, func() (err error) { l.m, err = l.lib.ModuleLoad(devicetest.Kernels); return err })
+// newLauncher loads kernels: before any runs, since loading may wait for those.
+func newLauncher(e *suite.Env, names ...string) *launcher {
+	l := &launcher{e: e, lib: e.P.Device().(*cudadev.Device).Driver().Lib(), fs: map[string]cuda.Function{}}
+	in(e, func() error {
+		m, err := l.lib.ModuleLoad(devicetest.Kernels)
+		for _, n := range names {
+			if err == nil {
+				l.fs[n], err = l.lib.ModuleFunction(m, n)
+			}
+		}
+		return err
+	})
 	var err error
 	l.q, err = e.P.Device().NewStream()
 	e.OK(err)
@@ -325,12 +335,8 @@ func newLauncher(e *suite.Env) *launcher {
 
 func (l *launcher) run(name string, blocks, threads uint32, params ...uint64) {
 	in(l.e, func() error {
-		f, err := l.lib.ModuleFunction(l.m, name)
-		if err != nil {
-			return err
-		}
 		var room cuda.Params
-		return l.lib.Launch(f, blocks, threads, cuda.Stream(l.q.Handle()), &room, params...)
+		return l.lib.Launch(l.fs[name], blocks, threads, cuda.Stream(l.q.Handle()), &room, params...)
 	})
 }
 
@@ -349,16 +355,17 @@ func TestGPUKernels(t *testing.T) {
 					e.OK(err)
 					k, err := e.C.NewKernel(pe.KernelConfig{Slots: 16, Unmapped: unmapped})
 					e.OK(err)
-					l := newLauncher(e)
+					l := newLauncher(e, "exchange")
 					at, err := e.P.DeviceAddr(bad, 8, e.Rank())
 					e.OK(err)
 					e.Barrier()
 					l.run("exchange", blocks, threads, k.Addr(), dst.Offset(), src.Offset(), n, sigs.Ref().Offset(), form, rounds, at)
-					done := false
+					var failed error
 					e.OK(e.C.Wait(e.Ctx, true, nil, func() bool {
-						in(e, func() error { done = l.q.Poll() == nil; return nil })
-						return done
+						in(e, func() error { failed = l.q.Poll(); return nil })
+						return !errors.Is(failed, errs.ErrWouldBlock)
 					}))
+					e.OK(failed)
 					e.OK(k.Err())
 					e.Equal(uint64(0), binary.LittleEndian.Uint64(read(e, bad, 8)))
 					if unmapped {
@@ -379,7 +386,7 @@ func TestGPURequestFlood(t *testing.T) {
 		sig := e.Signals(1).At(0)
 		k, err := e.C.NewKernel(pe.KernelConfig{Slots: 1024})
 		e.OK(err)
-		l := newLauncher(e)
+		l := newLauncher(e, "signals")
 		for _, shape := range [][3]uint32{{1, 1, 2000}, {8, 32, 4000}, {132 * 8, 256, 4}} {
 			before, err := rma.ReadSignal(e.C, sig)
 			e.OK(err)
@@ -402,7 +409,7 @@ func TestGPUAtomics(t *testing.T) {
 	world(t, 2, func(e *suite.Env) {
 		word, err := pe.CallocDeviceArray[uint64](e.Ctx, e.P, 1)
 		e.OK(err)
-		l := newLauncher(e)
+		l := newLauncher(e, "atomics")
 		at, err := e.P.DeviceAddr(word.Ref(), 8, 0)
 		e.OK(err)
 		e.Barrier()

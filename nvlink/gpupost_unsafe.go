@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"goshmem/channel"
@@ -143,10 +144,12 @@ func (p *post) flush() (err error) {
 		n := min(len(ws), 2)
 		err = p.s.q.CopyWrite(b, ws[:n])
 		ws = ws[n:]
-	case b.Len() == 1:
-		err = p.s.q.Copy(b.Dst[0], b.Src[0], b.Size[0])
-	default:
+	case b.Len() > 1 && slices.Max(b.Size) <= p.s.info.CopyWriteMax:
 		err = p.s.q.CopyBatch(b)
+	default:
+		for i := 0; i < b.Len() && err == nil; i++ {
+			err = p.s.q.Copy(b.Dst[i], b.Src[i], b.Size[i])
+		}
 	}
 	if err == nil && len(ws) > 0 {
 		err = p.s.q.Write(ws)

@@ -29,6 +29,10 @@ type devices struct {
 	uuid   []string // of every PE's device; empty: not on this host
 }
 
+// settleLimit is how long kernels may go on that use a world's device memory when it
+// closes.
+const settleLimit = 10 * time.Second
+
 // simulatedDevices is how many devices the driver over host memory offers.
 const simulatedDevices = 8
 
@@ -111,6 +115,11 @@ func (d *devices) close() error {
 		return nil
 	}
 	var all []error
+	for _, dev := range d.opened { // kernels that wait were told to stop
+		if err := dev.Settle(settleLimit); errors.Is(err, errs.ErrTimeout) {
+			return fmt.Errorf("pe: device memory is kept: %w", err)
+		}
+	}
 	if d.space != nil {
 		all = append(all, d.space.Close())
 	}

@@ -55,7 +55,7 @@ func deviceCasesRole(c *faultlab.Child) error {
 		return err
 	}
 	for _, x := range suite.Device() {
-		if x.Name == "device alloc" || x.Name == "device errors" {
+		if x.Name == "device alloc" || x.Name == "device errors" || x.Name == "device far" {
 			continue // they are about a heap of another size
 		}
 		if err := suite.Body(ctx, p, cfg, func(e *suite.Env) { x.Run(e); e.Barrier() }); err != nil {
@@ -63,6 +63,25 @@ func deviceCasesRole(c *faultlab.Child) error {
 		}
 	}
 	return p.Close(ctx)
+}
+
+// deviceWorkRole is workRole with device memory. What the driver of a real device
+// keeps open is not looked at.
+func deviceWorkRole(c *faultlab.Child) error {
+	ctx, cancel := c.Context()
+	defer cancel()
+	var a workArgs
+	if err := c.Args(&a); err != nil {
+		return err
+	}
+	p, s, err := begin(ctx, c, a)
+	if err != nil {
+		return err
+	}
+	c.Report("failed with", faultlab.Describe(deviceWork(ctx, s)))
+	c.Report("lost", p.Lost())
+	c.Report("closed", faultlab.Describe(p.Close(ctx)))
+	return nil
 }
 
 // deviceWork puts from device memory to the others' until it fails.
@@ -90,8 +109,8 @@ func TestDeviceKill(t *testing.T) {
 		t.Run(share, func(t *testing.T) {
 			before := freeDeviceMemory(t)
 			j := faultlab.Start(t, faultlab.Spec{
-				Role: "work", N: 3, Launcher: true,
-				Args: workArgs{Work: "device", Driver: deviceDriver(), Share: share, FailureDeadline: time.Minute},
+				Role: "device work", N: 3, Launcher: true,
+				Args: workArgs{Driver: deviceDriver(), Share: share, FailureDeadline: time.Minute},
 			})
 			j.Expect("ready")
 			j.Procs[1].Kill()

@@ -30,6 +30,7 @@ func faultRoles() map[string]faultlab.Role {
 		"busy":         role(busyRole),
 		"burn":         burnRole,
 		"device cases": deviceCasesRole,
+		"device work":  deviceWorkRole,
 		"descheduled":  role(descheduledRole),
 		"short stop":   role(shortStopRole),
 	}
@@ -104,7 +105,6 @@ func works() map[string]func(ctx context.Context, s *site) error {
 		"wait":    waitWork,
 		"barrier": barrierWork,
 		"alloc":   allocWork,
-		"device":  deviceWork,
 	}
 }
 

@@ -112,7 +112,9 @@ func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error)
 	}
 	p.ctxs.Store(&[]*Context{})
 	armed, bell := headerWords(w.table.Region(rank, heap.RegionRuntime).Base)
-	p.sleeper = futex.NewSleeper(armed, bell, w.mem.shared)
+	// Short sleeps, which waits for what rings nobody need, are the kernel's: the Go
+	// runtime's take a millisecond where nothing else runs.
+	p.sleeper = futex.NewSleeper(armed, bell, w.mem.shared || w.gpu != nil)
 	w.bells[rank] = p.sleeper.Bell()
 	p.waiter = counters.Waiter{
 		Policy:   pol,

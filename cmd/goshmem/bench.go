@@ -74,6 +74,9 @@ func startBench(ctx context.Context, j bench.Job) error {
 	if j.Bind {
 		cfg.Bind = launch.BindCore
 	}
+	if j.Device {
+		defer onGPUs(&cfg, j.Stderr)()
+	}
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, launch.Signals()...)
 	defer signal.Stop(signals)

@@ -25,6 +25,9 @@ With -nodes PEs of different simulated nodes share no memory: what they send eac
 other takes a simulated link, whose latency, bandwidth and time a post are
 options (GOSHMEM_SIM_*).
 
+Where PEs with device heaps (GOSHMEM_DEVICE_HEAP) share a GPU, an MPS daemon of
+their own is started if none runs, and stopped behind them.
+
 Lines of output stay whole. PE 0 gets the standard input.
 
 When a PE ends with a status other than 0, or without leaving its world, the
@@ -134,6 +137,8 @@ func runJob(std stdio, cfg launch.Config) int {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, launch.Signals()...)
 	defer signal.Stop(signals)
+	stop := withGPUs(&cfg, std.err)
+	defer stop()
 	status, err := launch.Run(context.Background(), cfg, signals)
 	if err == nil {
 		return status

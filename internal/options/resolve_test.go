@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -227,7 +228,7 @@ func TestTable(t *testing.T) {
 	for i, o := range table {
 		assert.Equal(t, fields.Field(i).Name, o.Name)
 		assert.Equal(t, reflect.ValueOf(&v).Elem().Field(i).Addr().Interface(), o.field(&v), o.Name)
-		if o.Type == TypeChoice && o.Name != "Path" && o.Name != "Net" {
+		if o.Type == TypeChoice && strings.HasPrefix(o.Name, "Device") {
 			assert.IsType(t, new(Choice), o.field(&v), o.Name)
 		} else {
 			assert.IsType(t, types[o.Type], o.field(&v), o.Name)

@@ -50,6 +50,7 @@ func Device() []Case {
 		{Name: "device stress", Heap: 24 << 20, Set: set, Run: deviceStress},
 		{Name: "device amo", Set: set, Run: deviceAMO},
 		{Name: "device errors", Set: set, Run: deviceErrors},
+		{Name: "device far", Set: func(c *pe.Config) { c.DeviceHeap = 6 << 30 }, Run: deviceFar},
 	}
 }
 
@@ -516,5 +517,33 @@ func deviceErrors(e *Env) {
 	e.Is(rma.WaitSignal(ctx, e.C, heap.MakeSignal(dev), rma.EQ, 1), errs.ErrKind)
 	e.Is(amo.Add(e.C, heap.MakePtr[uint64](dev.Add(4)), 1, to), errs.ErrAlign)
 	e.OK(rma.Quiet(e.Ctx, e.C))
+	e.Barrier()
+}
+
+// deviceFar is offsets beyond 4 GiB, and on a GPU 1 GiB at once.
+func deviceFar(e *Env) {
+	n := 1 << 20
+	if e.Config.DeviceDriver == "cuda" {
+		n = 1 << 30
+	}
+	const edge = 64 << 10
+	far, src := e.Dev(4<<30+1<<30), e.Dev(n)
+	sig := e.Signals(1).At(0)
+	b := make([]byte, edge)
+	for i, at := range []int{0, n / 2, n - edge} {
+		fill(b, e.Rank()+10*i, 0)
+		e.save(src.Add(uint64(at)), b)
+	}
+	dst := far.Add(4<<30 - edge - 3)
+	to, from := e.Next(1), e.Next(-1)
+	e.Barrier()
+	_, err := rma.PutLocalSignalNBI(e.C, dst, rma.At(src, int64(n)), sig, rma.SignalAdd, 1, to)
+	e.OK(err)
+	e.OK(rma.WaitSignal(e.Ctx, e.C, sig, rma.GE, 1, rma.From(from)))
+	for i, at := range []int{0, n / 2, n - edge} {
+		e.check(e.load(dst.Add(uint64(at)), edge), from+10*i, 0, fmt.Sprintf("at %d", at))
+	}
+	e.OK(rma.GetLocal(e.C, rma.At(src, int64(n)), dst, to))
+	e.check(e.load(src.Add(uint64(n-edge)), edge), e.Rank()+20, 0, "got back")
 	e.Barrier()
 }

@@ -1,6 +1,9 @@
 package device
 
-import "unsafe"
+import (
+	"time"
+	"unsafe"
+)
 
 // Driver is a vendor's runtime.
 type Driver interface {
@@ -70,6 +73,8 @@ type Device interface {
 	Pinned(size uint64) (base unsafe.Pointer, addr uint64, err error)
 	// Alloc is zeroed device memory of this process alone, until Close.
 	Alloc(size uint64) (addr uint64, err error)
+	// Settle waits until nothing runs on the device for this process, up to a limit.
+	Settle(limit time.Duration) error
 	// NewStream makes an ordered queue.
 	NewStream() (Stream, error)
 	// Wrap uses a queue of the caller's, by the vendor's handle. Closing the result

@@ -18,7 +18,7 @@
 struct goshmem_t {
   uint64_t *ring;      // word ring (channel.WordRing), in mapped host memory
   uint64_t *reserved;  // positions reserved so far, in device memory
-  uint64_t *limit;     // last position known to have room, in device memory
+  uint64_t *limit;     // last position known to have room; whether the stop was seen; in device memory
   uint64_t *acked;     // requests complete at their targets, in mapped host memory
   uint64_t *stop;      // nonzero: the world ended, in mapped host memory
   char *const *data;   // device heaps of the PEs, NULL where not mapped here
@@ -54,16 +54,29 @@ __device__ inline void publish(uint64_t *p, uint64_t v) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-// room waits until position pos may be written. What it learns of the consumer is
-// shared in device memory: a look at the host's word costs a trip over the bus.
+// room waits until position pos may be written. A look at the host's word costs a
+// trip over the bus: only those whose turn is near take one, and show what they saw in
+// device memory; the others look there, the more seldom the further their turn is.
+// Positions are dense, so somebody is always near.
 __device__ inline bool room(const goshmem_t *g, uint64_t pos) {
   for (;;) {
-    if ((int64_t)(pos - *(volatile uint64_t *)g->limit) <= 0) return true;
-    uint64_t limit = load(&g->ring[word_consumed]) + g->mask + 1;
-    atomicMax((unsigned long long *)g->limit, (unsigned long long)limit);
-    if ((int64_t)(pos - limit) <= 0) return true;
-    if (peek(g->stop)) return false;
-    __nanosleep(200);
+    int64_t turn = (int64_t)(pos - *(volatile uint64_t *)g->limit);
+    if (turn <= 0) return true;
+    if (turn <= 32) {
+      uint64_t limit = load(&g->ring[word_consumed]) + g->mask + 1;
+      if ((int64_t)(pos - limit) <= 0) {
+        atomicMax((unsigned long long *)g->limit, (unsigned long long)limit);
+        return true;
+      }
+      if (peek(g->stop)) {
+        g->limit[1] = 1;
+        return false;
+      }
+      __nanosleep(200);
+    } else {
+      if (((volatile uint64_t *)g->limit)[1]) return false;
+      __nanosleep(turn < 4096 ? (unsigned)turn * 8 : 1u << 15);
+    }
   }
 }
 

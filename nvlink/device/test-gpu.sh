@@ -5,7 +5,7 @@
 cd "$(dirname "$0")/../../build/gpu" || exit 1
 logs=${GPU_LOGS:-$PWD/logs}
 mkdir -p "$logs"
-export GOSHMEM_TEST_GPU=1 CUDA_DEVICE_MAX_CONNECTIONS=32
+export GOSHMEM_TEST_GPU=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
 failed=0
 
 run() { # name, seconds, command…
@@ -25,6 +25,7 @@ run() { # name, seconds, command…
 mps() { # a private daemon
 	dir=$(mktemp -d) || return 1
 	export CUDA_MPS_PIPE_DIRECTORY="$dir/pipe" CUDA_MPS_LOG_DIRECTORY="$dir/log"
+	export CUDA_DEVICE_MAX_CONNECTIONS=8 # the clients of a server share what it has
 	mkdir -p "$dir/pipe" "$dir/log"
 	nvidia-cuda-mps-control -d
 	sleep 1
@@ -41,6 +42,7 @@ nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv 2>&1
 run cuda 100 ./cuda.test -test.v -test.run 'Test[^A]' -test.timeout 95s
 run adaptor 100 ./cudadev.test -test.v -test.timeout 95s
 run operations 200 ./rma.test -test.v -test.run TestDevice -test.timeout 195s
+run stress 150 env GOSHMEM_TEST_STRESS="${GPU_STRESS:-1000000}" ./rma.test -test.v -test.run 'TestDevice/cuda/vmm/pes2/device_stress' -test.timeout 145s
 run kernels 120 ./nvlink.test -test.v -test.run TestGPU -test.timeout 115s
 run kill 100 ./pe.test -test.v -test.run TestDeviceKill -test.timeout 95s
 if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$CUDA_MPS_PIPE_DIRECTORY" ]; then

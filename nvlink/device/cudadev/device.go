@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"goshmem/internal/cuda"
@@ -176,6 +177,26 @@ func (g *Device) Alloc(size uint64) (uint64, error) {
 	g.allocs = append(g.allocs, p)
 	g.mu.Unlock()
 	return uint64(p), errors.Join(s.Fill(uint64(p), 0, size), g.drv.lib.StreamSynchronize(s.s), s.Close())
+}
+
+// Settle waits for kernels and copies of this process. One that does not end keeps a
+// thread waiting, and what it uses must stay.
+func (g *Device) Settle(limit time.Duration) error {
+	done := make(chan error, 1)
+	go func() {
+		if err := g.Enter(); err != nil {
+			done <- err
+			return
+		}
+		defer g.Leave()
+		done <- g.drv.lib.CtxSynchronize()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("cudadev: GPU %d (%s): %w", g.info.Index, g.info.Name, &errs.TimeoutError{What: "running kernels", PE: -1})
+	}
 }
 
 // Close gives everything up. Memory in use by a kernel is waited for.

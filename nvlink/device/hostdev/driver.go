@@ -3,7 +3,10 @@ package hostdev
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -178,6 +181,22 @@ func (d *Device) Pinned(size uint64) (unsafe.Pointer, uint64, error) {
 func (d *Device) Alloc(size uint64) (uint64, error) {
 	_, addr, err := d.Pinned(size)
 	return addr, err
+}
+
+// Settle waits until all streams are done.
+func (d *Device) Settle(limit time.Duration) error {
+	d.mu.Lock()
+	all := slices.Collect(maps.Values(d.streams))
+	d.mu.Unlock()
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Microsecond) {
+		busy := slices.ContainsFunc(all, func(s *Stream) bool { return s.Poll() != nil })
+		if !busy {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("hostdev: %w", &errs.TimeoutError{What: "streams", PE: -1})
+		}
+	}
 }
 
 // Close ends all streams and gives everything up.

@@ -31,6 +31,7 @@ func All(ctx context.Context, n, nodes int) []Section {
 		launchSection(os.Getenv),
 		optionsSection(os.Environ()),
 		{Title: "Machine", Text: machine.String()},
+		gpusSection(n, os.Getenv),
 		{Title: "Memory", Text: memory(shm.ReadLimits())},
 		{Title: "Copies", Text: memcopy.Describe()},
 		nicSection(machine, n, os.Environ()),

@@ -1,0 +1,94 @@
+package cudadev
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"goshmem/nvlink/device"
+)
+
+// BenchmarkOneWay is from the call until this CPU sees the word behind a copy within
+// the device: by the driver's copy, and by one kernel.
+func BenchmarkOneWay(b *testing.B) {
+	d, err := load(b).Open(0)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, d.Close()) }()
+	s, err := d.NewStream()
+	require.NoError(b, err)
+	x, err := d.Alloc(2 << 20)
+	require.NoError(b, err)
+	h, p, err := d.Pinned(1 << 20)
+	require.NoError(b, err)
+	w, seq := (*atomic.Uint64)(h), uint64(0)
+	batch := &device.Batch{}
+	ws := make([]device.Word, 1)
+	run := func(name string, f func() error) {
+		b.Run(name, func(b *testing.B) {
+			require.NoError(b, d.Enter())
+			defer d.Leave()
+			for b.Loop() {
+				seq++
+				ws[0] = device.Word{Addr: p, Value: seq, Wide: true}
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+				for w.Load() != seq {
+				}
+			}
+		})
+	}
+	for _, n := range []uint64{8, 4096, 65536} {
+		for name, src := range map[string]uint64{"d2d": x + 1<<20, "h2d": p + 4096} {
+			run(fmt.Sprintf("copy-write/%s-%d", name, n), func() error {
+				if err := s.Copy(x, src, n); err != nil {
+					return err
+				}
+				return s.Write(ws)
+			})
+			run(fmt.Sprintf("kernel/%s-%d", name, n), func() error {
+				batch.Reset()
+				batch.Add(x, src, n)
+				return s.CopyWrite(batch, ws)
+			})
+		}
+	}
+}
+
+// BenchmarkStreams is the bandwidth from and to the host of streams that were made
+// one after the other: which copy engine serves one is the driver's choice.
+func BenchmarkStreams(b *testing.B) {
+	d, err := load(b).Open(0)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, d.Close()) }()
+	const n = 64 << 20
+	x, err := d.Alloc(n)
+	require.NoError(b, err)
+	h, p, err := d.Pinned(n + 4096)
+	require.NoError(b, err)
+	w, seq := (*atomic.Uint64)(h), uint64(0)
+	for i := range 10 {
+		s, err := d.NewStream()
+		require.NoError(b, err)
+		for _, up := range []bool{true, false} {
+			dst, src := x, p+4096
+			if !up {
+				dst, src = src, dst
+			}
+			b.Run(fmt.Sprintf("stream-%d/up-%v", i, up), func(b *testing.B) {
+				require.NoError(b, d.Enter())
+				defer d.Leave()
+				b.SetBytes(n)
+				for b.Loop() {
+					seq++
+					require.NoError(b, s.Copy(dst, src, n))
+					require.NoError(b, s.Write([]device.Word{{Addr: p, Value: seq, Wide: true}}))
+					for w.Load() != seq {
+					}
+				}
+			})
+		}
+	}
+}
