@@ -11,7 +11,7 @@ import (
 
 func TestCells(t *testing.T) {
 	var line [SignalSize / 8]uint64
-	c := CellsAt(unsafe.Pointer(&line))
+	c := CellsAt(unsafe.Pointer(&line), 0)
 	line[0], line[NICCell/8], line[2] = 5, 7, 100
 	assert.Equal(t, uint64(12), c.Load())
 	var one atomic.Uint64
