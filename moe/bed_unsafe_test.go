@@ -218,6 +218,9 @@ func deviceEngine(t testing.TB, b *bed, ranks int, cfg moe.Config, opt moe.Devic
 	t.Helper()
 	if opt.Deadline == 0 {
 		opt.Deadline = 20 * time.Second
+		if b.gpu != nil {
+			opt.Deadline = 5 * time.Second
+		}
 	}
 	if opt.SMs == 0 && b.gpu == nil {
 		opt.SMs = 3

@@ -10,9 +10,11 @@ import (
 	"time"
 	"unsafe"
 
+	"goshmem/heap"
 	"goshmem/moe/internal/cudarun"
 	"goshmem/moe/internal/kernels"
 	"goshmem/moe/internal/plan"
+	"goshmem/nvlink/device/cudadev"
 	"goshmem/pe"
 )
 
@@ -41,13 +43,28 @@ const DefaultSMs = 24
 // DeviceOptions are what ranks of a DeviceEngine may choose for themselves, but for
 // Mover, which is the same on all.
 type DeviceOptions struct {
-	Device    int           // ordinal of the GPU
+	Device    int           // ordinal of the GPU; of no meaning in a world with device heaps
 	Mover     Mover         // who moves rows
 	SMs       int           // multiprocessors for moving; 0: DefaultSMs. PEs that share a GPU share its multiprocessors.
 	ReduceSMs int           // multiprocessors for adding up what local experts made; 0: all
 	Deadline  time.Duration // of waits on the device; 0: one minute
 
 	runner kernels.Runner // instead of a GPU
+}
+
+// DeviceBytes is the symmetric device memory that an engine over so many ranks takes
+// on each of them.
+func (c Config) DeviceBytes(ranks int, mover Mover) (int64, error) {
+	p, err := c.params(max(ranks, 1))
+	if err != nil {
+		return 0, err
+	}
+	sz, ok := plan.Measure(&p)
+	if !ok {
+		return 0, &ConfigError{"Config", "as given", "its buffers exceed 2^63 bytes"}
+	}
+	l := kernels.Measure(&p, &sz, 0, mover == MoverCopyEngine, 1)
+	return l.Slot * int64(p.Slots), nil
 }
 
 // DeviceEngine carries out dispatches and combines on the memory of GPUs: Engine's
@@ -73,12 +90,14 @@ type DeviceEngine struct {
 	layout kernels.Layout
 	run    kernels.Runner
 	own    *cudarun.Runner // to be closed
+	onHeap bool            // the symmetric memory is the device heap's
 
 	sms, reduceSMs int
 	stage, stages  int64
 	bulk           bool
 	ranks          int
 
+	mem      heap.Ref // in the device heap
 	arena    uint64
 	imported []uint64
 	private  []uint64
@@ -112,8 +131,9 @@ type deviceSlot struct {
 }
 
 // NewDevice makes an engine on a GPU. Collective over the team. ErrUnsupported where
-// there is no GPU that can. Config.Memory must not be given: the engine takes device
-// memory of its own.
+// there is no GPU that can. In a world with device heaps (GOSHMEM_DEVICE_HEAP) it
+// takes DeviceBytes of them, on the device of the PE; else device memory of its own,
+// which works for PEs of one host. Config.Memory must not be given.
 func NewDevice(ctx context.Context, team *pe.Team, cfg Config, opt DeviceOptions) (*DeviceEngine, error) {
 	const op = "new on device"
 	if team == nil {
@@ -122,10 +142,10 @@ func NewDevice(ctx context.Context, team *pe.Team, cfg Config, opt DeviceOptions
 	e := &DeviceEngine{cfg: cfg, opt: opt, team: team, rank: team.Rank(), ranks: team.Size()}
 	err := e.prepareDevice()
 	if err := compare(ctx, team, cfg, err); err != nil {
-		return nil, wrap(op, errors.Join(err, e.release()))
+		return nil, wrap(op, errors.Join(err, e.release(context.WithoutCancel(ctx))))
 	}
 	if err := e.build(ctx); err != nil {
-		return nil, wrap(op, errors.Join(err, e.release()))
+		return nil, wrap(op, errors.Join(err, e.release(context.WithoutCancel(ctx))))
 	}
 	return e, nil
 }
@@ -170,6 +190,12 @@ func (e *DeviceEngine) prepareDevice() (err error) {
 		if err != nil {
 			return err
 		}
+		if dev := e.team.PE().Device(); dev != nil {
+			o.Device, e.onHeap = dev.Info().Index, true
+			if _, cuda := dev.(*cudadev.Device); !cuda {
+				return fmt.Errorf("a device that is no GPU: %w", pe.ErrUnsupported)
+			}
+		}
 		if e.own, err = cudarun.Open(lib, o.Device); err != nil {
 			return err
 		}
@@ -189,7 +215,7 @@ type invite struct {
 // build makes what the ranks share. On error release undoes it.
 func (e *DeviceEngine) build(ctx context.Context) error {
 	mine := invite{Device: e.run.Name(), Mover: e.opt.Mover}
-	own := e.allocate(&mine)
+	own := e.allocate(ctx, &mine)
 	if own != nil {
 		mine.Failed = own.Error()
 	}
@@ -239,14 +265,31 @@ func (e *DeviceEngine) build(ctx context.Context) error {
 }
 
 // allocate takes this rank's symmetric memory. The layout but for blocks is known.
-func (e *DeviceEngine) allocate(mine *invite) error {
+func (e *DeviceEngine) allocate(ctx context.Context, mine *invite) error {
 	e.layout = kernels.Measure(&e.p, &e.sizes, e.rank, e.opt.Mover == MoverCopyEngine, e.opt.SMs)
 	var err error
-	if e.arena, err = e.run.Alloc(e.layout.Slot * int64(e.p.Slots)); err != nil {
+	n := e.layout.Slot * int64(e.p.Slots)
+	if e.onHeap {
+		if e.mem, err = e.team.AllocDevice(ctx, n, 256); err != nil {
+			return err
+		}
+		e.arena, err = e.heapAddr(e.rank)
+		return err
+	}
+	if e.arena, err = e.run.Alloc(n); err != nil {
 		return err
 	}
 	mine.Arena, err = e.run.Export(e.arena)
 	return err
+}
+
+// heapAddr is where a rank's symmetric memory is mapped here.
+func (e *DeviceEngine) heapAddr(rank int) (uint64, error) {
+	world, ok := e.team.WorldRank(rank)
+	if !ok {
+		return 0, fmt.Errorf("rank %d of the team: %w", rank, pe.ErrPeer)
+	}
+	return e.team.PE().DeviceAddr(e.mem, uint64(e.layout.Slot*int64(e.p.Slots)), world)
 }
 
 func (e *DeviceEngine) alloc(n int64) uint64 {
@@ -275,10 +318,14 @@ func (e *DeviceEngine) connect(all []invite, sharing int) (err error) {
 			bases[r] = e.arena
 			continue
 		}
-		if bases[r], err = e.run.Import(in.Arena); err != nil {
+		if e.onHeap {
+			bases[r], err = e.heapAddr(r)
+		} else if bases[r], err = e.run.Import(in.Arena); err == nil {
+			e.imported = append(e.imported, bases[r])
+		}
+		if err != nil {
 			return fmt.Errorf("device memory of pe %d: %w", r, err)
 		}
-		e.imported = append(e.imported, bases[r])
 	}
 	// Blocks that wait for each other must all be running, those of PEs on the same
 	// device too.
@@ -294,7 +341,8 @@ func (e *DeviceEngine) connect(all []invite, sharing int) (err error) {
 	}
 	owner, ownLocal := make([]int32, e.p.Experts), make([]int32, e.p.Experts)
 	for i := range owner {
-		owner[i], ownLocal[i] = int32(e.owners.Rank(i)), int32(e.owners.Local(i))
+		first, _ := e.owners.Block(e.owners.Rank(i))
+		owner[i], ownLocal[i] = int32(e.owners.Rank(i)), int32(i-first)
 	}
 	stream, err := e.run.NewStream()
 	if err != nil {
@@ -422,7 +470,7 @@ func (u *uploader) finish() error {
 	if err := r.Enter(); err != nil {
 		return err
 	}
-	err = errors.Join(u.e.warm(u.stream), r.Record(ev, u.stream))
+	err = errors.Join(u.e.zero(u.stream), u.e.warm(u.stream), r.Record(ev, u.stream))
 	r.Leave()
 	if err != nil {
 		return err
@@ -440,6 +488,18 @@ func (u *uploader) finish() error {
 		err = errors.Join(err, r.FreePinned(p))
 	}
 	return err
+}
+
+// zero clears the flags and heads, which is all that has to be zero.
+func (e *DeviceEngine) zero(stream uintptr) error {
+	for i := range e.p.Slots {
+		at := e.arena + uint64(int64(i)*e.layout.Slot)
+		err := e.run.Launch(kernels.Fill, 1, kernels.Threads, 0, stream, at, uint64(e.layout.Ctx.Source/4), 0)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // warm launches every kernel with a context that says broken.
@@ -498,14 +558,18 @@ func (e *DeviceEngine) Close(ctx context.Context) error {
 	if _, err := e.team.Gather(ctx, "moe/device-close", nil); err != nil {
 		all = append(all, err)
 	}
-	return wrap("close", errors.Join(append(all, e.release())...))
+	return wrap("close", errors.Join(append(all, e.release(ctx))...))
 }
 
-func (e *DeviceEngine) release() error {
+func (e *DeviceEngine) release(ctx context.Context) error {
 	if e.run == nil {
 		return nil
 	}
 	var all []error
+	if e.mem != (heap.Ref{}) {
+		all = append(all, e.team.FreeMem(ctx, e.mem))
+		e.arena = 0
+	}
 	for _, s := range e.copies {
 		all = append(all, e.run.CloseStream(s))
 	}

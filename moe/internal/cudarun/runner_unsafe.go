@@ -283,7 +283,7 @@ func (r *Runner) CloseEvent(e uintptr) error {
 func (r *Runner) Launch(k kernels.Kernel, blocks, threads, shared uint32, stream uintptr, params ...uint64) error {
 	room := r.params.Get().(*cuda.Params)
 	defer r.params.Put(room)
-	if err := r.lib.Launch(r.fn[k], blocks, threads, shared, cuda.Stream(stream), room, params...); err != nil {
+	if err := r.lib.LaunchShared(r.fn[k], blocks, threads, shared, cuda.Stream(stream), room, params...); err != nil {
 		return fmt.Errorf("%v: %w", k, err)
 	}
 	return nil

@@ -102,7 +102,8 @@ func Measure(p *plan.Params, sz *plan.Sizes, rank int, engine bool, blocks int) 
 		First: int64(first), Locals: int64(end - first),
 		Engine: bit(engine), PerToken: 1,
 	}
-	perRank := int64(min(p.TopK, o.Most()))
+	_, most := o.Block(0) // the first rank owns most
+	perRank := int64(min(p.TopK, most))
 	pairs := sz.RecordCap * perRank
 	back, backBytes := sz.RecordCap, p.Hidden*p.PartialBytes
 	if !p.AtExpert {
