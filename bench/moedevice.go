@@ -90,12 +90,19 @@ func (r *moeGPU) prepareDevice() (err error) {
 	if r.o.Out, err = r.dev.Alloc(uint64(max(2*r.own.Tokens()*r.cfg.Hidden, 16))); err != nil {
 		return err
 	}
+	// Taking memory may wait for the device, where another PE's call may wait for this
+	// one's: everybody has taken all before the next call.
+	if err := coll.Barrier(r.ctx, r.p.Team()); err != nil {
+		return err
+	}
 	// The first dispatch tells what the experts get.
 	if err := r.dispatchNow(); err != nil {
 		return err
 	}
-	r.o.Y, err = r.upload(r.outputs(r.d))
-	return err
+	if r.o.Y, err = r.upload(r.outputs(r.d)); err != nil {
+		return err
+	}
+	return coll.Barrier(r.ctx, r.p.Team())
 }
 
 // raw makes calls of the driver with the device current.

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"goshmem/coll"
 	"goshmem/internal/raceflag"
 	"goshmem/moe"
 	"goshmem/moe/internal/cudarun"
@@ -244,10 +245,18 @@ func deviceEngine(t testing.TB, b *bed, ranks int, cfg moe.Config, opt moe.Devic
 	}
 }
 
+// gathered goes between taking memory and a call: an allocation may wait for the
+// device, where a call of another rank may wait for this one.
+func gathered(ctx context.Context, e *moe.DeviceEngine) error { return coll.Barrier(ctx, e.Team()) }
+
 // deviceTrip dispatches and combines once and compares all of it with the oracle.
 func deviceTrip(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *desk, in oracle.Input, bias []float32) error {
 	rank := e.Team().Rank()
-	h, err := e.Dispatch(d.stream, d.load(in, rank))
+	x := d.load(in, rank)
+	if err := gathered(ctx, e); err != nil {
+		return err
+	}
+	h, err := e.Dispatch(d.stream, x)
 	if err != nil {
 		return err
 	}
@@ -275,6 +284,9 @@ func deviceRest(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *des
 	if bias != nil {
 		o.Bias = up(d, bias)
 		o.OwnBias = len(bias) != cfg.Hidden
+	}
+	if err := gathered(ctx, e); err != nil {
+		return err
 	}
 	if err := e.Combine(d.stream, h, o); err != nil {
 		return err

@@ -76,6 +76,9 @@ func (c Config) DeviceBytes(ranks int, mover Mover) (int64, error) {
 // or streams that wait for each other). What a call found wrong is what
 // DeviceDispatched.Wait and DeviceEngine.Wait return.
 //
+// A rank must come to its call without waiting for its device: other ranks' calls may
+// be waiting there for it. Allocating device or pinned memory is such a wait.
+//
 // All calls but New, Routing, Wait and Close may be captured in a graph, and the
 // graph be replayed, mixed with calls made eagerly, as long as every rank does so
 // in the same order.

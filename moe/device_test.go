@@ -104,7 +104,7 @@ func TestDeviceTraces(t *testing.T) {
 			ranks, mover := 2+2*(i%2), movers()[i/2%2]
 			t.Run(fmt.Sprintf("%s/%d-ranks/%v/%s", name, ranks, mover, label(cfg)), func(t *testing.T) {
 				var ins []oracle.Input
-				for layer := range layers {
+				for layer := range min(layers, tr.Layers) {
 					var all []routing.Batch
 					for rank := range ranks {
 						batch, err := tr.Batch(layer, rank, tokens)
@@ -142,6 +142,9 @@ func TestDeviceFlight(t *testing.T) {
 			deviceEngine(t, b, 2, base, moe.DeviceOptions{Mover: mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 				rank := e.Team().Rank()
 				first, second := d.load(one, rank), d.load(two, rank)
+				if err := gathered(ctx, e); err != nil {
+					return err
+				}
 				h1, err := e.StartDispatch(d.stream, first)
 				if err != nil {
 					return err
@@ -178,6 +181,9 @@ func TestDeviceFlight(t *testing.T) {
 				}
 				for seed := range 3 {
 					x := d.load(again, rank)
+					if err := gathered(ctx, e); err != nil {
+						return err
+					}
 					h, err := e.DispatchCached(d.stream, r, x.X, x.Scales)
 					if err != nil {
 						return err
@@ -259,6 +265,9 @@ func TestDeviceRefuses(t *testing.T) {
 					if rank == 1 {
 						c.spoil(good, &x, d)
 					}
+					if err := gathered(ctx, e); err != nil {
+						return err
+					}
 					h, err := e.Dispatch(d.stream, x)
 					if err == nil {
 						_, err = h.Wait(ctx)
@@ -267,8 +276,11 @@ func TestDeviceRefuses(t *testing.T) {
 					if !errors.Is(err, c.want) || errors.As(err, &remote) != (rank == 0 && !c.both) || c.as != nil && !c.as(err) {
 						return fmt.Errorf("dispatch: %w", err)
 					}
+					out := d.alloc(16 * 32)
+					if err := gathered(ctx, e); err != nil {
+						return err
+					}
 					if h != nil {
-						out := d.alloc(16 * 32)
 						err := e.Combine(d.stream, h, moe.DeviceOutput{Y: out, Out: out})
 						if err == nil {
 							_, err = h.Wait(ctx)

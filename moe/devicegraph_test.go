@@ -54,6 +54,7 @@ func TestDeviceGraph(t *testing.T) {
 				d.put(x.X, in.X[rank])
 				d.put(x.Idx, raw(in.Idx[rank]))
 				d.put(x.Weights, raw(in.Weights[rank]))
+				must(gathered(ctx, e))
 				eager, err := e.Dispatch(d.stream, x)
 				must(err)
 				must(d.run.Enter())

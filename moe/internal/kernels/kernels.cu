@@ -7,6 +7,7 @@
 // a captured graph can be replayed.
 #ifdef MOE_EMULATED
 #include "emulate.h"
+#define narrow2(lo, hi) (narrow(lo) | narrow(hi) << 16)
 #else
 #include <stdint.h>
 #define DEV __device__ __forceinline__
@@ -30,6 +31,12 @@ DEV uint64_t now() {
 DEV void pause() {}
 DEV uint64_t add64(uint64_t *p, uint64_t v) { return atomicAdd((unsigned long long *)p, (unsigned long long)v); }
 DEV void max64(uint64_t *p, uint64_t v) { atomicMax((unsigned long long *)p, (unsigned long long)v); }
+// narrow2 rounds two values to bf16, the first in the low half. A NaN is 0x7fff.
+DEV uint32_t narrow2(float lo, float hi) {
+  uint32_t v;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
+  return v;
+}
 DEV uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 DEV void barrier_init(uint64_t *bar) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(bar)) : "memory");
@@ -101,7 +108,7 @@ struct Shared {
   Ctx c;
   uint64_t full[mover_warps * most_stages];
   uint64_t code, pe, a, b, cc;
-  uint64_t ok, last;
+  uint64_t ok, last, fault;
 };
 
 template <typename T>
@@ -175,6 +182,7 @@ DEV bool meet(Shared *sh, uint64_t n) {
       fail(sh, timed_out, c.rank, 0, n, 0);
     }
     __threadfence();
+    sh->fault = state(c)[S_FAULT];
   }
   __syncthreads();
   return sh->ok != 0;
@@ -362,15 +370,16 @@ DEV void judge(Shared *sh, uint64_t seq, uint32_t call, uint64_t number, Fault o
   fail(sh, own.code, c.rank, own.a, own.b, own.c);
   for (int64_t s = 0; s < c.ranks && sh->code == none; s++) {
     const char *h = head_at(c, c.rank, seq, s);
-    uint32_t code = *(const uint32_t *)(h + 24), theirs = *(const uint32_t *)(h + 8);
-    uint64_t plan = *(const uint64_t *)(h + 16);
-    if (*(const uint64_t *)h != seq)
+    uint64_t theirs_seq = *(const uint64_t *)h, plan = *(const uint64_t *)(h + 16);
+    uint32_t theirs = *(const uint32_t *)(h + 8), code = *(const uint32_t *)(h + 24);
+    if (theirs_seq == seq && code == none && theirs == call && plan == number) continue;
+    if (theirs_seq != seq)
       fail(sh, corrupt, c.rank, s, 0, 0);
     else if (code != none)
       fail(sh, code, s, *(const uint64_t *)(h + 32), *(const uint64_t *)(h + 40), *(const uint64_t *)(h + 48));
     else if (theirs != call)
       fail(sh, other_call, c.rank, s, theirs, call);
-    else if (plan != number)
+    else
       fail(sh, other_plan, c.rank, s, plan, number);
   }
 }
@@ -451,11 +460,22 @@ DEV void receive(Shared *sh, uint64_t r, uint64_t seq, int64_t rows, int64_t rec
       sum += __shfl_sync(FULL, end, 31);
     }
     int64_t off = 0;
-    for (int64_t l0 = 0; l0 < c.locals; l0 += 32) {
+    if (!c.expert_major) {
+      for (int64_t s = LANE; s < R; s += 32) pairs += rows_from(c, seq, s)[R + c.rank];
+      pairs = warp_sum(pairs);
+#pragma unroll 4
+      for (int64_t l = LANE; l < c.locals; l += 32) {
+        int64_t n = 0;
+        for (int64_t s = 0; s < R; s++) n += pairs_from(c, seq, s)[c.first + l];
+        counts[l] = n;
+        offsets[l] = 0;
+      }
+    }
+    for (int64_t l0 = 0; l0 < c.locals && c.expert_major; l0 += 32) {
       int64_t l = l0 + LANE, n = 0;
       if (l < c.locals)
         for (int64_t s = 0; s < R; s++) n += pairs_from(c, seq, s)[c.first + l];
-      int64_t padded = c.expert_major ? (n + c.align - 1) / c.align * c.align : 0;
+      int64_t padded = (n + c.align - 1) / c.align * c.align;
       int64_t end = warp_scan(padded);
       if (l < c.locals) {
         counts[l] = n;
@@ -709,28 +729,34 @@ DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsign
   for (int64_t i = ch.from * K + id; i < ch.to * K; i += step) {
     int o = code[i];
     if (o < 0) continue;
-    int64_t t = i / K;
+    int64_t t = i / K, q = row[i], v = pair[i], at_rec = rec[i];
+    float weight = w[i];
     uint64_t p = peer(c, o >> 1);
-    at<float>(p, c.pair_weight)[pair[i]] = w[i];
-    if (o & 1) at<int64_t>(p, c.pair_start)[rec[i]] = pair[i];
+    at<float>(p, c.pair_weight)[v] = weight;
+    if (o & 1) at<int64_t>(p, c.pair_start)[at_rec] = v;
     if (c.expert_major) {
-      int64_t q = row[i];
-      at<int64_t>(p, c.pair_row)[pair[i]] = q;
+      at<int64_t>(p, c.pair_row)[v] = q;
       at<int>(p, c.source)[q] = (int)c.rank;
       at<int>(p, c.token)[q] = (int)t;
       at<int>(p, c.choice)[q] = (int)(i - t * K);
       at<int>(p, c.local)[q] = ownlocal[idx[i]];
-      at<float>(p, c.weight)[q] = w[i];
+      at<float>(p, c.weight)[q] = weight;
     } else if (o & 1) {
-      int64_t q = rec[i];
-      at<int>(p, c.source)[q] = (int)c.rank;
-      at<int>(p, c.token)[q] = (int)t;
-      for (int64_t k = 0; k < K; k++) {
-        bool same = code[t * K + k] >= 0 && (code[t * K + k] >> 1) == (o >> 1);
-        at<int>(p, c.local)[q * K + k] = same ? ownlocal[idx[t * K + k]] : -1;
-        at<float>(p, c.weight)[q * K + k] = same ? w[t * K + k] : 0.0f;
-      }
+      at<int>(p, c.source)[at_rec] = (int)c.rank;
+      at<int>(p, c.token)[at_rec] = (int)t;
     }
+  }
+  // Rank-major: what each row is for, a thread for each of its choices.
+  int64_t words = c.expert_major ? 0 : (ch.to - ch.from) * K * K;
+  for (int64_t v = id; v < words; v += step) {
+    int64_t i = ch.from * K + v / K, j = i / K * K + v % K;
+    int o = code[i], other = code[j];
+    if (o < 0 || !(o & 1)) continue;
+    int64_t q = rec[i] * K + v % K;
+    uint64_t p = peer(c, o >> 1);
+    bool same = other >= 0 && (other >> 1) == (o >> 1);
+    at<int>(p, c.local)[q] = same ? ownlocal[idx[j]] : -1;
+    at<float>(p, c.weight)[q] = same ? w[j] : 0.0f;
   }
   if (c.scale_bytes == 0) return;
   for (int64_t i = ch.from * K + WARP - first; i < ch.to * K; i += WARPS - first) {
@@ -788,7 +814,7 @@ moe_dispatch(const Ctx *ctx, uint64_t r, const char *x, const char *scales, cons
     count(sh, r, idx, w, ch, x_near);
     if (!meet(sh, 1)) return give_up(sh, gen);
     if (!code) {
-      uint64_t v = load_acquire(&state(c)[S_FAULT]);
+      uint64_t v = sh->fault;
       if (v) {
         int64_t first = no_fault - (int64_t)v, i = first >> 1;
         own.code = first & 1 ? duplicate : bad_expert;
@@ -919,10 +945,19 @@ template <int S, int N>
 DEV void put(char *row, int64_t v, const float *a) {
   if (S == 2 && N == 8) {
     uint4 o;
-    o.x = narrow(a[0]) | narrow(a[1]) << 16;
-    o.y = narrow(a[2]) | narrow(a[3]) << 16;
-    o.z = narrow(a[4]) | narrow(a[5]) << 16;
-    o.w = narrow(a[6]) | narrow(a[7]) << 16;
+    o.x = narrow2(a[0], a[1]);
+    o.y = narrow2(a[2], a[3]);
+    o.z = narrow2(a[4], a[5]);
+    o.w = narrow2(a[6], a[7]);
+    // Adding one to a half of 0x7fff changes its sign bit: then some value is a NaN,
+    // which is 0x7fc0 here.
+    const uint32_t one = 0x00010001, sign = 0x80008000;
+    if ((((o.x + one) ^ o.x) | ((o.y + one) ^ o.y) | ((o.z + one) ^ o.z) | ((o.w + one) ^ o.w)) & sign) {
+      o.x = narrow(a[0]) | narrow(a[1]) << 16;
+      o.y = narrow(a[2]) | narrow(a[3]) << 16;
+      o.z = narrow(a[4]) | narrow(a[5]) << 16;
+      o.w = narrow(a[6]) | narrow(a[7]) << 16;
+    }
     ((uint4 *)row)[v] = o;
   } else {
     for (int i = 0; i < N; i++) {

@@ -40,7 +40,7 @@ const (
 	headWords    = 8 // at the start of a routing
 	maxStages    = 8
 	moverWarps   = 4
-	sharedWords  = moverWarps*maxStages + 7
+	sharedWords  = moverWarps*maxStages + 8
 	alignedLine  = 128
 	stageMost    = 8 << 10
 	sharedMost   = 200 << 10
