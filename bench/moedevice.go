@@ -346,8 +346,8 @@ func (r *moeGPU) kinds() ([]deviceFigure, error) {
 			r.h, err = r.engine.DispatchCached(s, routing, r.in.X, r.in.Scales)
 			return err
 		}, r.checkGPU},
-		{"combine-offer", offer, 0, 0, func() error { return r.engine.StartCombine(s, r.h, r.o) }, nil},
-		{"combine-fetch", fetch, back, arrived, func() error { return r.engine.FinishCombine(s, r.h, r.o) }, nil},
+		{"combine-offer", offer, 0, 0, func() error { return r.engine.StartCombine(s, r.h, r.o) }, r.checkGPUCombine},
+		{"combine-fetch", fetch, back, arrived, func() error { return r.engine.FinishCombine(s, r.h, r.o) }, r.checkGPUCombine},
 		{"combine", offer + fetch, back, arrived, func() error { return r.engine.Combine(s, r.h, r.o) }, r.checkGPUCombine},
 	}, nil
 }
@@ -364,7 +364,11 @@ func (r *moeGPU) figures() error {
 	}
 	const warm = 3
 	all := make([]laps, len(kinds))
+	lineUp := kinds[1].work // a call that waits for the others lets all PEs' streams begin together
 	for i := range warm + rounds {
+		if err := lineUp(); err != nil {
+			return err
+		}
 		for k, f := range kinds {
 			if err := r.raw(func() error { return all[k].lap(r, f.work) }); err != nil {
 				return err

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
 	"goshmem/internal/cuda"
 	"goshmem/internal/errs"
 	"goshmem/moe/internal/kernels"
@@ -34,18 +32,8 @@ type Runner struct {
 var _ kernels.Runner = (*Runner)(nil)
 
 // Load is the driver; ErrUnsupported where there is none, or no GPU.
-//
-// A GPU has so many queues for streams as the driver was told when it started, 8 by
-// default. Streams that share one wait for each other, and streams here wait for
-// those of other ranks: 32, unless the user has said otherwise. It must be in libc's
-// environment, which os.Setenv does not reach.
 func Load() (*cuda.Lib, error) {
-	if libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW); err == nil {
-		if setenv, err := purego.Dlsym(libc, "setenv"); err == nil {
-			name, value := []byte("CUDA_DEVICE_MAX_CONNECTIONS\x00"), []byte("32\x00")
-			purego.SyscallN(setenv, uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&value[0])), 0)
-		}
-	}
+	connections()
 	return cuda.Load()
 }
 
