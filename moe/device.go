@@ -127,7 +127,7 @@ type deviceSlot struct {
 	report   []uint64
 	send     uint64
 	pulled   uint64
-	routing  *DeviceRouting // the latest that is its own
+	routing  *DeviceRouting // of the next dispatch
 	gen      uint64         // of the latest dispatch
 	combined bool           // the latest call was a combine
 	event    uintptr
@@ -508,12 +508,10 @@ func (e *DeviceEngine) zero(stream uintptr) error {
 // warm launches every kernel with a context that says broken.
 func (e *DeviceEngine) warm(stream uintptr) error {
 	l := e.layout.Ctx
-	state := e.alloc(8 * kernels.StateWords)
 	one := &uploader{e: e, stream: stream}
 	words := make([]uint64, kernels.StateWords)
 	words[4] = 1 // S_BROKEN
-	state = one.words64(words)
-	l.State = state
+	l.State = one.words64(words)
 	ctx := one.words64(unsafe.Slice((*uint64)(unsafe.Pointer(&l)), unsafe.Sizeof(l)/8))
 	for k := range kernels.Kernels {
 		params := make([]uint64, 16)

@@ -26,7 +26,6 @@ type DeviceRouting struct {
 	at     uint64
 	number uint64
 	tokens int
-	kept   bool
 }
 
 // DeviceDispatched is what a rank receives, as device addresses of what Dispatched
@@ -105,10 +104,7 @@ func (e *DeviceEngine) dispatch(stream uintptr, r *DeviceRouting, cached bool, i
 	var f plan.Fault
 	switch {
 	case !cached:
-		var err error
-		if r, err = s.fresh(); err != nil {
-			return nil, err
-		}
+		r = s.routing
 		r.number, r.tokens = e.turn+1, max(in.Tokens, 0)
 	case r == nil || r.e != e:
 		f.Code = plan.Foreign
@@ -196,20 +192,6 @@ func (e *DeviceEngine) checkInput(in DeviceInput, cached bool) plan.Fault {
 func (e *DeviceEngine) inside(at uint64, n int64) bool {
 	end := e.arena + uint64(e.layout.Slot*int64(e.p.Slots))
 	return at < end && at+uint64(n) > e.arena
-}
-
-// fresh is memory for the routing of a dispatch on s.
-func (s *deviceSlot) fresh() (*DeviceRouting, error) {
-	if s.routing != nil && !s.routing.kept {
-		return s.routing, nil
-	}
-	at, err := s.e.run.Alloc(s.e.layout.Routing)
-	if err != nil {
-		return nil, err
-	}
-	s.e.private = append(s.e.private, at)
-	s.routing = &DeviceRouting{e: s.e, at: at}
-	return s.routing, nil
 }
 
 func (s *deviceSlot) handle(r *DeviceRouting, cached bool) *DeviceDispatched {
@@ -364,7 +346,7 @@ func (s *deviceSlot) verdict(gen uint64) error {
 }
 
 // Routing keeps the routing of the dispatch for DispatchCached, as long as the engine
-// lives.
+// lives. The first call for a dispatch allocates device memory.
 func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
 	e := d.s.e
 	e.mu.Lock()
@@ -372,7 +354,14 @@ func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
 	if d.gen != d.s.gen {
 		return nil, wrap("routing", faultError(plan.Fault{Code: plan.Stale}))
 	}
-	d.routing.kept = true
+	if d.routing == d.s.routing { // the next dispatch takes other memory
+		at, err := e.run.Alloc(e.layout.Routing)
+		if err != nil {
+			return nil, wrap("routing", err)
+		}
+		e.private = append(e.private, at)
+		d.s.routing = &DeviceRouting{e: e, at: at}
+	}
 	return d.routing, nil
 }
 
