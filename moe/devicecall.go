@@ -44,7 +44,9 @@ type DeviceDispatched struct {
 	FromCounts     uint64 // int64 [R+1]: where each rank's records begin, and the end
 
 	// Output is symmetric memory for the experts' output. A combine whose y is Output
-	// need not copy it first (WeightsAtSource and the direct mover). 0: there is none.
+	// need not copy it first (WeightsAtSource and the direct mover). It may be written
+	// from the end of the dispatch on, and again when a combine is over. 0: there is
+	// none.
 	Output uint64
 
 	s       *deviceSlot
@@ -484,8 +486,8 @@ func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 		if o.OwnBias {
 			options |= kernels.OptOwnBias
 		}
-		if o.Y == d.Output {
-			options |= kernels.OptDrain // the caller writes there next
+		if d.Output != 0 {
+			options |= kernels.OptDrain // the caller may write there next
 		}
 		if e.opt.Mover == MoverCopyEngine {
 			if err := s.pull(stream, d); err != nil {
