@@ -118,3 +118,14 @@ generate: ## refresh generated pages and golden files
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
+
+# The MoE kernels as PTX, with the hash of their source in front. Needs nvcc of
+# CUDA 12 or later; NVCC says which. An earlier one states a version of PTX that
+# lacks bulk copies, which is put right.
+NVCC ?= nvcc
+.PHONY: ptx-moe
+ptx-moe:
+	$(NVCC) -arch=sm_90 -std=c++17 -ptx moe/internal/kernels/kernels.cu -o moe/internal/kernels/kernels.ptx.new
+	{ echo "// source sha256:$$(sha256sum < moe/internal/kernels/kernels.cu | cut -d' ' -f1)"; \
+	  sed 's/^\.version 7\.[0-9]$$/.version 8.0/' moe/internal/kernels/kernels.ptx.new; } > moe/internal/kernels/kernels.ptx
+	rm moe/internal/kernels/kernels.ptx.new

@@ -26,8 +26,8 @@ func TestParse(t *testing.T) {
 			JSON:   true, Bind: "none"}},
 		{"barrier -inprocess -n 16", commandLine{Config: Config{Name: "barrier", PEs: 16}, InProcess: true, Bind: "auto"}},
 		{"ring -join -n 8", commandLine{Config: Config{Name: "ring", PEs: 8}, Join: true, Bind: "auto"}},
-		{"moe -tokens 5 -hidden 16 -experts 8 -topk 2 -dtype fp8 -routing zipf:1.1 -layout expert -combine expert", commandLine{
-			Config: Config{Name: "moe", MoE: MoE{5, 16, 8, 2, "fp8", "zipf:1.1", "expert", "expert"}}, Bind: "auto"}},
+		{"moe -tokens 5 -hidden 16 -experts 8 -topk 2 -dtype fp8 -routing zipf:1.1 -layout expert -combine expert -mover ce -sms 16", commandLine{
+			Config: Config{Name: "moe", MoE: MoE{5, 16, 8, 2, "fp8", "zipf:1.1", "expert", "expert", "ce", 16}}, Bind: "auto"}},
 		{"alltoallv -n 8 -nodes 4 -algo relay", commandLine{
 			Config: Config{Name: "alltoallv", PEs: 8, Nodes: 4, Algo: "relay"}, Bind: "auto"}},
 		{"all -json -time 1ms", commandLine{Config: Config{Name: "all", Time: time.Millisecond}, JSON: true, Bind: "auto"}},

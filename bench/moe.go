@@ -14,7 +14,7 @@ func moeProgram() program {
 	return program{
 		name: "moe", text: "mixture-of-experts dispatch and combine, compared with the oracle",
 		pes: 4, least: 1, time: 2 * time.Second,
-		work: moeWork,
+		work: moeWork, cuda: moeDevice,
 		check: func(c *Config) error {
 			if err := c.MoE.complete(); err != nil {
 				return err
@@ -23,6 +23,9 @@ func moeProgram() program {
 			return err
 		},
 		heap: func(c *Config) (int64, error) {
+			if c.Mem == memCUDA {
+				return c.MoE.config().DeviceBytes(c.PEs, c.MoE.mover())
+			}
 			n, err := c.MoE.config().Bytes(c.PEs)
 			return n + scratchMost, err
 		},
@@ -40,6 +43,7 @@ type moeRun struct {
 	m       MoE
 	cfg     moe.Config
 	engine  *moe.Engine
+	shape   moeShape
 	own     routing.Batch
 	x       []byte
 	scales  []byte
@@ -47,6 +51,12 @@ type moeRun struct {
 	d       *moe.Dispatched
 	scratch []byte // the next PE's, for the floor
 	libc    copier
+}
+
+// moeShape is what an engine of either memory tells of itself.
+type moeShape interface {
+	RowBytes() int64
+	LocalExperts(rank int) (first, end int)
 }
 
 func moeWork(ctx context.Context, e *env) error {
@@ -121,19 +131,25 @@ func (r *moeRun) prepare() (err error) {
 	if r.own, err = r.m.batch(rank, n); err != nil {
 		return err
 	}
-	row := r.engine.RowBytes()
-	r.x = make([]byte, int64(r.own.Tokens())*row)
-	r.scales = make([]byte, int64(r.own.Tokens())*r.cfg.ScaleBytes)
-	for t := range int64(r.own.Tokens()) {
-		pattern(r.x[t*row:(t+1)*row], rowSeed(rank, int(t)))
-		pattern(r.scales[t*r.cfg.ScaleBytes:(t+1)*r.cfg.ScaleBytes], ^rowSeed(rank, int(t)))
-	}
+	r.shape = r.engine
+	r.fillRows()
 	var ref heap.Ref
 	if ref, err = r.p.AllocMem(r.ctx, scratchMost, 4096); err != nil {
 		return err
 	}
 	r.scratch, err = rawBytes(r.c, ref, scratchMost, (rank+1)%n)
 	return err
+}
+
+// fillRows makes this rank's rows and scales.
+func (r *moeRun) fillRows() {
+	row, rank := r.shape.RowBytes(), r.p.Rank()
+	r.x = make([]byte, int64(r.own.Tokens())*row)
+	r.scales = make([]byte, int64(r.own.Tokens())*r.cfg.ScaleBytes)
+	for t := range int64(r.own.Tokens()) {
+		pattern(r.x[t*row:(t+1)*row], rowSeed(rank, int(t)))
+		pattern(r.scales[t*r.cfg.ScaleBytes:(t+1)*r.cfg.ScaleBytes], ^rowSeed(rank, int(t)))
+	}
 }
 
 // rowSeed tells the rows of all tokens apart.

@@ -40,7 +40,7 @@ func (r *moeRun) checkDispatch() (bool, error) {
 	if r.cfg.Layout == moe.ExpertMajor {
 		want, per = oracle.ExpertMajor(in, r.p.Rank(), max(r.cfg.Alignment, 1)), 1
 	}
-	rowBytes, scaleBytes := int(r.engine.RowBytes()), int(r.cfg.ScaleBytes)
+	rowBytes, scaleBytes := int(r.shape.RowBytes()), int(r.cfg.ScaleBytes)
 	if d.Len() != len(want.Rows) || len(d.Rows) != d.Len()*rowBytes || len(d.Scales) != d.Len()*scaleBytes ||
 		len(d.Local) != d.Len()*per || len(d.Weights) != d.Len()*per || !sameInts(d.Counts, want.PerExpert) {
 		return false, nil
@@ -91,7 +91,7 @@ func (r *moeRun) outputs(d *moe.Dispatched) []byte {
 	if r.cfg.Output == moe.FP32 {
 		size = 4
 	}
-	firstExpert, _ := r.engine.LocalExperts(r.p.Rank())
+	firstExpert, _ := r.shape.LocalExperts(r.p.Rank())
 	y := make([]byte, d.OutputRows*int64(r.cfg.Hidden*size))
 	values := make([]float32, r.cfg.Hidden)
 	at := 0

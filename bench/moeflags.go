@@ -19,6 +19,8 @@ type MoE struct {
 	Routing                       string // a trace or a distribution
 	Layout                        string // rank, expert
 	Combine                       string // source, expert
+	Mover                         string // on device memory: direct, ce
+	SMs                           int    // multiprocessors for moving; 0: moe.DefaultSMs
 }
 
 // flags declares the options.
@@ -30,6 +32,8 @@ func (m *MoE) flags(fs *flag.FlagSet) {
 	fs.StringVar(&m.DType, "dtype", "", "moe: bf16, fp32 or fp8 (bf16)")
 	fs.StringVar(&m.Routing, "routing", "", "moe: a trace (e256k8, e32k4) or a distribution: uniform, zipf:1.1, hot:4:0.5, one-rank:0, …")
 	fs.StringVar(&m.Layout, "layout", "", "moe: order of received rows: rank, expert (rank)")
+	fs.StringVar(&m.Mover, "mover", "", "moe -mem cuda: who moves rows: direct (multiprocessors) or ce (copy engines) (direct)")
+	fs.IntVar(&m.SMs, "sms", 0, "moe -mem cuda: multiprocessors for moving (24)")
 	fs.StringVar(&m.Combine, "combine", "", "moe: where the weights are applied: source, expert (source)")
 }
 
@@ -39,12 +43,12 @@ func (m MoE) args() []string {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"-tokens", m.Tokens}, {"-hidden", m.Hidden}, {"-experts", m.Experts}, {"-topk", m.TopK}} {
+	}{{"-tokens", m.Tokens}, {"-hidden", m.Hidden}, {"-experts", m.Experts}, {"-topk", m.TopK}, {"-sms", m.SMs}} {
 		if f.value != 0 {
 			a = append(a, f.name, fmt.Sprint(f.value))
 		}
 	}
-	for _, f := range [][2]string{{"-dtype", m.DType}, {"-routing", m.Routing}, {"-layout", m.Layout}, {"-combine", m.Combine}} {
+	for _, f := range [][2]string{{"-dtype", m.DType}, {"-routing", m.Routing}, {"-layout", m.Layout}, {"-combine", m.Combine}, {"-mover", m.Mover}} {
 		if f[1] != "" {
 			a = append(a, f[0], f[1])
 		}
@@ -88,6 +92,7 @@ func (m *MoE) complete() error {
 	fillWord(&m.DType, "bf16")
 	fillWord(&m.Layout, "rank")
 	fillWord(&m.Combine, "source")
+	fillWord(&m.Mover, "direct")
 	for _, w := range []struct {
 		flag, value string
 		allowed     []string
@@ -95,12 +100,24 @@ func (m *MoE) complete() error {
 		{"dtype", m.DType, []string{"bf16", "fp32", "fp8"}},
 		{"layout", m.Layout, []string{"rank", "expert"}},
 		{"combine", m.Combine, []string{"source", "expert"}},
+		{"mover", m.Mover, []string{"direct", "ce"}},
 	} {
 		if !slices.Contains(w.allowed, w.value) {
 			return fmt.Errorf("bench: moe: %s %q: want one of %v: %w", w.flag, w.value, w.allowed, pe.ErrConfig)
 		}
 	}
+	if m.SMs < 0 {
+		return fmt.Errorf("bench: moe: -sms %d: want 0 or more: %w", m.SMs, pe.ErrConfig)
+	}
 	return m.config().Validate()
+}
+
+// mover is the device engine's.
+func (m MoE) mover() moe.Mover {
+	if m.Mover == "ce" {
+		return moe.MoverCopyEngine
+	}
+	return moe.MoverDirect
 }
 
 // config is the engine's; m is complete.

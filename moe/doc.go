@@ -30,6 +30,11 @@
 // nothing in proportion to the data. A combine is the second round the other way;
 // it needs a first one only if another combine of the same rows came before.
 //
+// # On GPUs
+//
+// A [DeviceEngine] does the same, with the same results, on device memory and on the
+// caller's streams; see docs/moe.md.
+//
 // # Errors
 //
 // Arguments are checked before anything is sent. A rank whose arguments are bad

@@ -168,8 +168,14 @@ func expert(cfg moe.Config, seed, e, s, t int) []float32 {
 	return out
 }
 
+// dealer is an engine, of either kind.
+type dealer interface {
+	LocalExperts(rank int) (first, end int)
+	Team() *pe.Team
+}
+
 // outputs makes the y of a rank from what it received.
-func outputs(cfg moe.Config, e *moe.Engine, d *moe.Dispatched, seed int) []byte {
+func outputs(cfg moe.Config, e dealer, d *moe.Dispatched, seed int) []byte {
 	size := 2
 	if cfg.Output == moe.FP32 {
 		size = 4

@@ -87,6 +87,7 @@ const (
 	fModuleUnload
 	fModuleGetFunction
 	fModuleGetGlobal
+	fFuncSetAttribute
 	fLaunchKernel
 
 	fGraphInstantiate
@@ -183,6 +184,7 @@ var fns = [numFns]string{
 	fModuleUnload:      "cuModuleUnload",
 	fModuleGetFunction: "cuModuleGetFunction",
 	fModuleGetGlobal:   "cuModuleGetGlobal_v2",
+	fFuncSetAttribute:  "cuFuncSetAttribute",
 	fLaunchKernel:      "cuLaunchKernel",
 
 	fGraphInstantiate: "cuGraphInstantiateWithFlags",

@@ -1,0 +1,536 @@
+package moe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"goshmem/moe/internal/kernels"
+	"goshmem/moe/internal/plan"
+	"goshmem/pe"
+)
+
+// DeviceInput is what a rank dispatches: device addresses of Engine.Dispatch's
+// arguments, for so many tokens. They are read when the stream gets there, but for
+// Idx and Weights, which are copied then.
+type DeviceInput struct {
+	Tokens       int
+	X, Scales    uint64 // rows; scales of each, where Config.ScaleBytes
+	Idx, Weights uint64 // int32 and float32, [Tokens*TopK]
+}
+
+// DeviceRouting is where the rows of a dispatch went; see DeviceDispatched.Routing.
+type DeviceRouting struct {
+	e      *DeviceEngine
+	at     uint64
+	number uint64
+	tokens int
+}
+
+// DeviceDispatched is what a rank receives, as device addresses of what Dispatched
+// has as slices. What is behind them is there when the stream gets to what follows
+// the dispatch, and until the InFlight-th dispatch after it.
+//
+// L is the number of this rank's experts and R that of ranks.
+type DeviceDispatched struct {
+	Rows, Scales   uint64
+	Source, Token  uint64 // int32
+	Choice         uint64 // int32, ExpertMajor; else 0
+	Local, Weights uint64 // int32, float32
+	PairStart      uint64 // int64 [rows+1], RankMajor
+	Counts         uint64 // int64 [L]
+	Offsets        uint64 // int64 [L+1]
+	FromCounts     uint64 // int64 [R+1]: where each rank's records begin, and the end
+
+	// Output is symmetric memory for the experts' output. A combine whose y is Output
+	// need not copy it first (WeightsAtSource and the direct mover). It may be written
+	// from the end of the dispatch on, and again when a combine is over. 0: there is
+	// none.
+	Output uint64
+
+	s       *deviceSlot
+	gen     uint64
+	routing *DeviceRouting
+	cached  bool
+}
+
+// DeviceCounts is what a dispatch delivered, for the host.
+type DeviceCounts struct {
+	Rows       int64   // received, padding included
+	OutputRows int64   // rows of the combine's input
+	Counts     []int64 // [L] choices of each expert
+	Offsets    []int64 // [L+1] as Dispatched.Offsets
+	FromCounts []int64 // [R] records from each rank
+}
+
+// Dispatch enqueues a dispatch: when the stream gets to what follows, everything has
+// arrived.
+//
+// An argument that the host can check is this rank's error at once; the other ranks
+// get it from Wait, as *RemoteError. What only the device sees (an index out of
+// range, a duplicate, too many rows) is the error of Wait, nothing was delivered, and
+// the engine goes on; a combine of that handle is ErrBadRef.
+func (e *DeviceEngine) Dispatch(stream uintptr, in DeviceInput) (*DeviceDispatched, error) {
+	d, err := e.dispatch(stream, nil, false, in, true)
+	return d, wrap("dispatch", err)
+}
+
+// StartDispatch enqueues the sending half of a dispatch; Finish enqueues the wait
+// for what arrives. Work enqueued between them overlaps with the rows' way.
+func (e *DeviceEngine) StartDispatch(stream uintptr, in DeviceInput) (*DeviceDispatched, error) {
+	d, err := e.dispatch(stream, nil, false, in, false)
+	return d, wrap("start dispatch", err)
+}
+
+// DispatchCached is Dispatch along a routing of before; counts are not exchanged
+// again.
+func (e *DeviceEngine) DispatchCached(stream uintptr, r *DeviceRouting, x, scales uint64) (*DeviceDispatched, error) {
+	d, err := e.dispatch(stream, r, true, DeviceInput{X: x, Scales: scales}, true)
+	return d, wrap("cached dispatch", err)
+}
+
+// StartDispatchCached is StartDispatch along a routing of before.
+func (e *DeviceEngine) StartDispatchCached(stream uintptr, r *DeviceRouting, x, scales uint64) (*DeviceDispatched, error) {
+	d, err := e.dispatch(stream, r, true, DeviceInput{X: x, Scales: scales}, false)
+	return d, wrap("start cached dispatch", err)
+}
+
+func (e *DeviceEngine) dispatch(stream uintptr, r *DeviceRouting, cached bool, in DeviceInput, wait bool) (*DeviceDispatched, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return nil, err
+	}
+	s := e.slots[e.turn%uint64(len(e.slots))]
+	var f plan.Fault
+	switch {
+	case !cached:
+		r = s.routing
+		r.number, r.tokens = e.turn+1, max(in.Tokens, 0)
+	case r == nil || r.e != e:
+		f.Code = plan.Foreign
+		r = &DeviceRouting{}
+	default:
+		in.Tokens = r.tokens
+	}
+	if f.Code == plan.None {
+		f = e.checkInput(in, cached)
+	}
+	e.turn++
+	e.gen++
+	s.gen, s.combined = e.gen, false
+	d := s.handle(r, cached)
+	if err := e.enqueue(stream, func() error { return s.launch(stream, d, in, f, wait) }); err != nil {
+		return nil, e.fail(err)
+	}
+	if f.Code != plan.None {
+		return nil, faultError(f)
+	}
+	return d, nil
+}
+
+// usable is called with mu held.
+func (e *DeviceEngine) usable() error {
+	if b := e.broken.Load(); b != nil {
+		return b
+	}
+	if e.closed {
+		return &pe.ClosedError{PE: -1}
+	}
+	return nil
+}
+
+// fail: a call of the driver was refused, the ranks no longer agree.
+func (e *DeviceEngine) fail(cause error) error {
+	b := &BrokenError{PE: e.rank, Err: cause}
+	if e.broken.CompareAndSwap(nil, b) {
+		e.stop.Store(1)
+	}
+	return e.broken.Load()
+}
+
+// enqueue runs f with the device current.
+func (e *DeviceEngine) enqueue(_ uintptr, f func() error) error {
+	if err := e.run.Enter(); err != nil {
+		return err
+	}
+	defer e.run.Leave()
+	return f()
+}
+
+func (e *DeviceEngine) checkInput(in DeviceInput, cached bool) plan.Fault {
+	switch {
+	case in.Tokens < 0:
+		return plan.Fault{Code: plan.BadArgument, A: plan.ArgIdx, B: int64(in.Tokens), C: 0}
+	case int64(in.Tokens) > e.p.MaxTokens:
+		return plan.Fault{Code: plan.TooMany, A: int64(in.Tokens), B: e.p.MaxTokens}
+	case in.Tokens == 0:
+		return plan.Fault{}
+	}
+	for _, a := range []struct {
+		arg   int64
+		at    uint64
+		align uint64
+		want  bool
+		bytes int64
+	}{
+		{plan.ArgX, in.X, 1, true, e.p.RowBytes},
+		{plan.ArgScales, in.Scales, 1, e.p.ScaleBytes > 0, e.p.ScaleBytes},
+		{plan.ArgIdx, in.Idx, 4, !cached, 0},
+		{plan.ArgWeights, in.Weights, 4, !cached, 0},
+	} {
+		if a.want && (a.at == 0 || a.at%a.align != 0) {
+			return plan.Fault{Code: plan.BadArgument, A: a.arg, B: 0, C: int64(in.Tokens)}
+		}
+		if a.want && a.bytes > 0 && e.inside(a.at, int64(in.Tokens)*a.bytes) {
+			return plan.Fault{Code: plan.Aliased, A: a.arg}
+		}
+	}
+	return plan.Fault{}
+}
+
+// inside reports whether memory overlaps the receive buffers.
+func (e *DeviceEngine) inside(at uint64, n int64) bool {
+	end := e.arena + uint64(e.layout.Slot*int64(e.p.Slots))
+	return at < end && at+uint64(n) > e.arena
+}
+
+func (s *deviceSlot) handle(r *DeviceRouting, cached bool) *DeviceDispatched {
+	c := &s.e.layout.Ctx
+	at := func(off int64) uint64 { return s.base + uint64(off) }
+	d := &DeviceDispatched{
+		Rows: at(c.Rows), Source: at(c.Source), Token: at(c.Token), Local: at(c.Local), Weights: at(c.Weight),
+		Counts: r.at + uint64(c.RCounts), Offsets: r.at + uint64(c.ROffsets), FromCounts: r.at + uint64(c.RFrom),
+		s: s, gen: s.gen, routing: r, cached: cached,
+	}
+	if s.e.p.ScaleBytes > 0 {
+		d.Scales = at(c.Scales)
+	}
+	if s.e.p.ExpertMajor {
+		d.Choice = at(c.Choice)
+	} else {
+		d.PairStart = at(c.PairStart)
+	}
+	if !s.e.p.AtExpert && c.Engine == 0 {
+		d.Output = at(c.Back)
+	}
+	return d
+}
+
+// launch enqueues a dispatch's kernels.
+func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput, f plan.Fault, wait bool) error {
+	e := s.e
+	engine := e.opt.Mover == MoverCopyEngine
+	options := uint64(0)
+	if d.cached {
+		options |= kernels.OptCached
+	}
+	if wait && !engine {
+		options |= kernels.OptWait
+	}
+	if e.bulk && in.X%16 == 0 {
+		options |= kernels.OptBulk
+	}
+	if engine {
+		options |= kernels.OptEngine
+	}
+	err := e.run.Launch(kernels.Dispatch, uint32(e.sms), kernels.Threads, kernels.DispatchShared(e.stage, e.stages), stream,
+		s.ctx, d.routing.at, in.X, in.Scales, in.Idx, in.Weights, uint64(in.Tokens), d.gen, options, d.routing.number,
+		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(e.stages))
+	if err != nil {
+		return err
+	}
+	if engine && f.Code == plan.None {
+		if err := s.carry(stream, d, in); err != nil {
+			return err
+		}
+		if wait {
+			if err := s.unpack(stream, d); err != nil {
+				return err
+			}
+		}
+	}
+	return s.mark(stream)
+}
+
+// mark records the end of a call, for Wait; not in a graph.
+func (s *deviceSlot) mark(stream uintptr) error {
+	capturing, err := s.e.run.Capturing(stream)
+	if err != nil || capturing {
+		return err
+	}
+	return s.e.run.Record(s.event, stream)
+}
+
+// Finish enqueues the wait of a started dispatch.
+func (d *DeviceDispatched) Finish(stream uintptr) error {
+	e := d.s.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.usable()
+	if err == nil {
+		err = e.enqueue(stream, func() error { return d.s.finish(stream, d) })
+	}
+	return wrap("finish dispatch", err)
+}
+
+func (s *deviceSlot) finish(stream uintptr, d *DeviceDispatched) error {
+	if s.e.opt.Mover == MoverCopyEngine {
+		if err := s.unpack(stream, d); err != nil {
+			return err
+		}
+	} else if err := s.await(stream, d, kernels.FlagData, kernels.LastPart); err != nil {
+		return err
+	}
+	return s.mark(stream)
+}
+
+func (s *deviceSlot) await(stream uintptr, d *DeviceDispatched, kind, part uint64) error {
+	return s.e.run.Launch(kernels.Await, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream,
+		s.ctx, d.routing.at, d.gen, kind, part)
+}
+
+// Wait waits on the host until a call with these rows is over, and returns what came
+// of the latest one: the counts of the dispatch, or what was found wrong. Not while
+// the call is being captured.
+func (d *DeviceDispatched) Wait(ctx context.Context) (DeviceCounts, error) {
+	c, err := d.wait(ctx)
+	return c, wrap("wait", err)
+}
+
+func (d *DeviceDispatched) wait(ctx context.Context) (c DeviceCounts, err error) {
+	s := d.s
+	if err := s.e.passed(ctx, s.event); err != nil {
+		return c, err
+	}
+	if err := s.verdict(d.gen); err != nil {
+		return c, err
+	}
+	w := s.report
+	r, l := s.e.ranks, int(s.e.layout.Ctx.Locals)
+	c.Rows, c.OutputRows = int64(w[kernels.WRows]), int64(w[kernels.WPairs])
+	if s.e.p.ExpertMajor {
+		c.OutputRows = c.Rows
+	}
+	all := make([]int64, r+1+2*l+1)
+	for i := range all {
+		all[i] = int64(w[kernels.ReportHead+i])
+	}
+	c.FromCounts = slices.Clone(all[:r])
+	for i := range c.FromCounts {
+		c.FromCounts[i] = all[i+1] - all[i]
+	}
+	c.Counts, c.Offsets = all[r+1:r+1+l], all[r+1+l:]
+	return c, nil
+}
+
+// verdict is what the device reported of the call gen.
+func (s *deviceSlot) verdict(gen uint64) error {
+	w := s.report
+	if w[kernels.WCode] == kernels.TimedOut {
+		b := &BrokenError{PE: s.e.rank, Err: &pe.TimeoutError{PE: int(w[kernels.WPE])}}
+		s.e.broken.CompareAndSwap(nil, b)
+		return s.e.broken.Load()
+	}
+	if w[kernels.WGen] != gen {
+		return faultError(plan.Fault{Code: plan.Stale})
+	}
+	f := plan.Fault{Code: plan.Code(w[kernels.WCode]), A: int64(w[kernels.WA]), B: int64(w[kernels.WB]), C: int64(w[kernels.WC])}
+	if f.Code == plan.None {
+		return nil
+	}
+	err := faultError(f)
+	if rank := int(w[kernels.WPE]); rank != s.e.rank {
+		err = &RemoteError{PE: rank, Err: err}
+	}
+	return err
+}
+
+// Routing keeps the routing of the dispatch for DispatchCached, as long as the engine
+// lives. The first call for a dispatch allocates device memory.
+func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
+	e := d.s.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d.gen != d.s.gen {
+		return nil, wrap("routing", faultError(plan.Fault{Code: plan.Stale}))
+	}
+	if d.routing == d.s.routing { // the next dispatch takes other memory
+		at, err := e.run.Alloc(e.layout.Routing)
+		if err != nil {
+			return nil, wrap("routing", err)
+		}
+		e.private = append(e.private, at)
+		d.s.routing = &DeviceRouting{e: e, at: at}
+	}
+	return d.routing, nil
+}
+
+// DeviceOutput is what a combine works on, as device addresses.
+type DeviceOutput struct {
+	Y   uint64 // what the experts made of the rows, as Engine.Combine's y
+	Out uint64 // [tokens*Hidden] bf16
+
+	// Bias starts the sums: float32, Hidden elements, or Hidden for each token if
+	// OwnBias. 0: none.
+	Bias    uint64
+	OwnBias bool
+}
+
+// Combine enqueues a combine: when the stream gets to what follows, Out is there.
+// Errors are those of Dispatch.
+func (e *DeviceEngine) Combine(stream uintptr, d *DeviceDispatched, o DeviceOutput) error {
+	if err := e.StartCombine(stream, d, o); err != nil {
+		return err
+	}
+	return e.FinishCombine(stream, d, o)
+}
+
+// StartCombine enqueues the half of a combine that makes results ready for the
+// others, FinishCombine the half that fetches theirs and adds them up. The same
+// arguments go to both. Y must stay as it is until FinishCombine's work is done.
+func (e *DeviceEngine) StartCombine(stream uintptr, d *DeviceDispatched, o DeviceOutput) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return wrap("start combine", err)
+	}
+	s, f := e.slotFor(d), plan.Fault{}
+	switch {
+	case d == nil || d.s.e != e:
+		f.Code = plan.Foreign
+	case d.gen != s.gen:
+		f.Code = plan.Stale
+	case o.Y == 0 || o.Y%uint64(e.p.YBytes) != 0:
+		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgY, C: d.outputMost()}
+	case d.routing.tokens > 0 && (o.Out == 0 || o.Out%2 != 0):
+		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgOut, C: int64(d.routing.tokens) * e.p.Hidden}
+	case o.Bias%4 != 0:
+		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgBias}
+	}
+	err := e.enqueue(stream, func() error { return s.offer(stream, d, o, f) })
+	if err != nil {
+		return wrap("start combine", e.fail(err))
+	}
+	if f.Code != plan.None {
+		// The other half of the call, without data.
+		err := e.enqueue(stream, func() error { return s.fetch(stream, d, DeviceOutput{}, f) })
+		return wrap("combine", errors.Join(faultError(f), err))
+	}
+	return nil
+}
+
+func (d *DeviceDispatched) outputMost() int64 { return d.s.e.layout.OutRows * d.s.e.p.Hidden }
+
+// slotFor is where a combine takes place, also one that is refused.
+func (e *DeviceEngine) slotFor(d *DeviceDispatched) *deviceSlot {
+	if d != nil && d.s.e == e {
+		return d.s
+	}
+	return e.slots[(max(e.turn, 1)-1)%uint64(len(e.slots))]
+}
+
+// offer makes results ready.
+func (s *deviceSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
+	e := s.e
+	routing, gen := uint64(0), uint64(0)
+	if f.Code == plan.None {
+		routing, gen = d.routing.at, d.gen
+		capturing, err := e.run.Capturing(stream)
+		if err != nil {
+			return err
+		}
+		if s.combined || capturing {
+			if err := s.await(stream, d, kernels.FlagDone, 0); err != nil {
+				return err
+			}
+		}
+		shared := uint32(kernels.SharedBase)
+		switch {
+		case e.p.AtExpert:
+			err = e.run.Launch(kernels.Reduce, uint32(e.reduceSMs), kernels.Threads, shared, stream, s.ctx, routing, o.Y, gen, 0, 1)
+		case o.Y != d.Output:
+			err = e.run.Launch(kernels.Stage, uint32(e.reduceSMs), kernels.Threads, shared, stream, s.ctx, routing, o.Y, gen)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.combined = true
+	return e.run.Launch(kernels.Ready, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream,
+		s.ctx, routing, gen, uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C))
+}
+
+// FinishCombine is the other half of StartCombine.
+func (e *DeviceEngine) FinishCombine(stream uintptr, d *DeviceDispatched, o DeviceOutput) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return wrap("combine", err)
+	}
+	if d == nil || d.s.e != e {
+		return wrap("combine", faultError(plan.Fault{Code: plan.Foreign}))
+	}
+	if err := e.enqueue(stream, func() error { return d.s.fetch(stream, d, o, plan.Fault{}) }); err != nil {
+		return wrap("combine", e.fail(err))
+	}
+	return nil
+}
+
+func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
+	e := s.e
+	routing, gen, options := uint64(0), uint64(0), uint64(0)
+	if f.Code == plan.None {
+		routing, gen = d.routing.at, d.gen
+		if o.OwnBias {
+			options |= kernels.OptOwnBias
+		}
+		if d.Output != 0 {
+			options |= kernels.OptDrain // the caller may write there next
+		}
+		if e.opt.Mover == MoverCopyEngine {
+			if err := s.pull(stream, d); err != nil {
+				return err
+			}
+		}
+	}
+	shared := uint32(kernels.SharedBase)
+	// Many tokens: what is under way counts. Few: the time of one.
+	if many := d != nil && d.routing.tokens >= e.sms*kernels.Threads/32; f.Code == plan.None && many && e.run.Bulk() &&
+		e.p.Hidden%8 == 0 && e.p.TopK <= kernels.FetchTopK && o.Out%16 == 0 {
+		options |= kernels.OptBulk
+		shared = uint32(kernels.FetchShared)
+	}
+	err := e.run.Launch(kernels.Combine, uint32(e.sms), kernels.Threads, shared, stream,
+		s.ctx, routing, o.Bias, o.Out, gen, options, uint64(f.Code))
+	if err != nil {
+		return err
+	}
+	return s.mark(stream)
+}
+
+// Cast enqueues the cast of rows of Hidden bf16 to e4m3, with a float32 scale for
+// each 128 channels of a row; see package fp8.
+func (e *DeviceEngine) Cast(stream uintptr, x, q, scales uint64, rows int64) error {
+	return e.cast(stream, kernels.ToFP8, rows, x, q, scales)
+}
+
+// Uncast enqueues the way back.
+func (e *DeviceEngine) Uncast(stream uintptr, q, scales, x uint64, rows int64) error {
+	return e.cast(stream, kernels.FromFP8, rows, q, scales, x)
+}
+
+func (e *DeviceEngine) cast(stream uintptr, k kernels.Kernel, rows int64, a, b, c uint64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return wrap("cast", err)
+	}
+	if rows < 0 || rows > 0 && (a == 0 || b == 0 || c == 0) {
+		return wrap("cast", fmt.Errorf("%d rows at %#x, %#x, %#x: %w", rows, a, b, c, pe.ErrRange))
+	}
+	return wrap("cast", e.enqueue(stream, func() error {
+		return e.run.Launch(k, uint32(e.reduceSMs), kernels.Threads, 0, stream, a, b, c, uint64(rows), uint64(e.p.Hidden))
+	}))
+}

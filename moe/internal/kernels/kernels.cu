@@ -1,0 +1,1418 @@
+// Dispatch and combine on device memory. What is computed is defined by package
+// oracle; what lies where is in layout.go, whose Ctx this file's mirrors.
+//
+// One slot of an engine is served by one call at a time on every rank. Ranks talk
+// by 64-bit flags in each other's memory that only grow: the number of the call on
+// the slot. state words are private to the device and advanced by kernels, so that
+// a captured graph can be replayed.
+#ifdef MOE_EMULATED
+#include "emulate.h"
+#define narrow2(lo, hi) (narrow(lo) | narrow(hi) << 16)
+#else
+#include <stdint.h>
+#define DEV __device__ __forceinline__
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
+extern __shared__ __align__(128) char dynamic_shared[];
+#define SHARED dynamic_shared
+
+DEV uint64_t load_acquire(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+DEV void store_release(uint64_t *p, uint64_t v) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+DEV uint64_t now() {
+  uint64_t v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
+  return v;
+}
+DEV void pause() {}
+DEV uint64_t add64(uint64_t *p, uint64_t v) { return atomicAdd((unsigned long long *)p, (unsigned long long)v); }
+DEV void max64(uint64_t *p, uint64_t v) { atomicMax((unsigned long long *)p, (unsigned long long)v); }
+// narrow2 rounds two values to bf16, the first in the low half. A NaN is 0x7fff.
+DEV uint32_t narrow2(float lo, float hi) {
+  uint32_t v;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
+  return v;
+}
+DEV uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+DEV void barrier_init(uint64_t *bar) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(bar)) : "memory");
+}
+DEV void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory"); }
+DEV void barrier_wait(uint64_t *bar, uint32_t parity) {
+  uint32_t done;
+  do {
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(shared_address(bar)), "r"(parity)
+        : "memory");
+  } while (!done);
+}
+// bulk_load fetches n bytes; the barrier's phase ends when they are there.
+DEV void bulk_load(void *shared, const char *global, uint32_t n, uint64_t *bar) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(n) : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(n), "r"(shared_address(bar))
+               : "memory");
+}
+DEV void bulk_store(char *global, const void *shared, uint32_t n) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)),
+               "r"(n)
+               : "memory");
+}
+DEV void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// bulk_reads waits until all but the last two groups have read their source.
+DEV void bulk_reads() { asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory"); }
+DEV void bulk_end() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+#endif
+
+struct Ctx {
+  int64_t rank, ranks, experts, topk, hidden;
+  int64_t row_bytes, scale_bytes, y_size, share_size;
+  int64_t expert_major, at_expert, align;
+  int64_t max_tokens, row_cap, record_cap;
+  int64_t first, locals;  // this rank's experts
+  // Offsets in every rank's part of the symmetric memory.
+  int64_t heads, head_bytes, flags;
+  int64_t rows, scales, source, token, choice, local, weight, pair_start, pair_weight, pair_row, back;
+  // Copy engine: fixed room for each rank; 0 where the mover is direct.
+  int64_t engine, per_token, arrive;
+  // Addresses.
+  uint64_t peers, owner, ownlocal, work, work_stride, state, stop, report, send, pulled;
+  uint64_t limit;  // ns
+  // Offsets in a routing.
+  int64_t r_idx, r_w, r_code, r_rec, r_row, r_pair, r_dest, r_n, r_list, r_list_w, r_inv, r_to, r_from, r_counts, r_offsets;
+};
+
+enum { F_HEAD, F_DATA, F_READY, F_DONE, flag_kinds };
+enum { S_SEQ, S_BAR, S_EXIT, S_GEN, S_BROKEN, S_COMBINED, S_FAULT };
+enum { H_TOKENS, H_RECORDS, H_ROWS, H_PAIRS, H_CODE, H_NUMBER };  // words at the start of a routing
+enum { W_GEN, W_CODE, W_PE, W_A, W_B, W_C, W_RECORDS, W_ROWS, W_PAIRS, W_COUNTS = 16 };
+enum { none, bad_expert, duplicate, too_many, too_many_rows, bad_argument, aliased, stale, foreign, other_call, other_plan, corrupt, timed_out = 100 };
+enum { call_dispatch = 1, call_cached, call_combine };
+enum { o_cached = 1, o_wait = 2, o_bulk = 4, o_engine = 8, o_own_bias = 16, o_drain = 32 };
+
+constexpr int64_t no_fault = 0x7fffffffffffffffLL;
+enum { last_part = 255,  // of a dispatch, below the call in F_DATA
+       mover_warps = 4, most_stages = 8 };
+
+struct Shared {
+  Ctx c;
+  uint64_t full[mover_warps * most_stages];
+  uint64_t code, pe, a, b, cc;
+  uint64_t ok, last, fault;
+};
+
+template <typename T>
+DEV T *at(uint64_t base, int64_t off) {
+  return (T *)(base + off);
+}
+
+#define LANE (threadIdx.x & 31)
+#define WARP (threadIdx.x >> 5)
+#define WARPS (blockDim.x >> 5)
+#define FULL 0xffffffffu
+
+DEV uint64_t peer(const Ctx &c, int64_t r) { return ((const uint64_t *)c.peers)[r]; }
+DEV uint64_t mine(const Ctx &c) { return peer(c, c.rank); }
+DEV uint64_t *state(const Ctx &c) { return (uint64_t *)c.state; }
+DEV uint64_t *flag(const Ctx &c, int64_t at_rank, int kind, int64_t from) {
+  return at<uint64_t>(peer(c, at_rank), c.flags) + (kind * c.ranks + from);
+}
+
+// enter copies the context into shared memory; false: the engine is broken.
+DEV bool enter(const Ctx *g, Shared *sh) {
+  for (unsigned i = threadIdx.x; i < sizeof(Ctx) / 8; i += blockDim.x) ((uint64_t *)&sh->c)[i] = ((const uint64_t *)g)[i];
+  if (threadIdx.x == 0) {
+    sh->ok = 1;
+    sh->code = none;
+  }
+  __syncthreads();
+  return state(sh->c)[S_BROKEN] == 0;
+}
+
+// reach waits until a word is at least v. false: the deadline or the host ended it.
+DEV bool reach(const Ctx &c, const uint64_t *p, uint64_t v, uint64_t begin) {
+  for (unsigned turn = 1; load_acquire(p) < v; turn++) {
+    if ((turn & 63) == 0 && (now() - begin > c.limit || load_acquire((const uint64_t *)c.stop))) return false;
+    pause();
+  }
+  return true;
+}
+
+DEV void fail(Shared *sh, uint64_t code, uint64_t pe, uint64_t a, uint64_t b, uint64_t cc) {
+  sh->code = code;
+  sh->pe = pe;
+  sh->a = a;
+  sh->b = b;
+  sh->cc = cc;
+}
+
+// await waits for a kind of flag of every rank, by all threads of a block.
+DEV bool await(Shared *sh, int kind, uint64_t v) {
+  const Ctx &c = sh->c;
+  uint64_t begin = now();
+  for (int64_t s = threadIdx.x; s < c.ranks; s += blockDim.x) {
+    if (!reach(c, flag(c, c.rank, kind, s), v, begin)) {
+      sh->ok = 0;
+      fail(sh, timed_out, s, kind, v, 0);
+    }
+  }
+  __syncthreads();
+  return sh->ok != 0;
+}
+
+// meet lets all blocks of the grid meet for the n-th time.
+DEV bool meet(Shared *sh, uint64_t n) {
+  const Ctx &c = sh->c;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    add64(&state(c)[S_BAR], 1);
+    if (!reach(c, &state(c)[S_BAR], n * gridDim.x, now())) {
+      sh->ok = 0;
+      fail(sh, timed_out, c.rank, 0, n, 0);
+    }
+    __threadfence();
+    sh->fault = state(c)[S_FAULT];
+  }
+  __syncthreads();
+  return sh->ok != 0;
+}
+
+// tell writes what became of the call where the host sees it.
+DEV void tell(Shared *sh, uint64_t gen) {
+  uint64_t *w = (uint64_t *)sh->c.report;
+  w[W_CODE] = sh->code;
+  w[W_PE] = sh->pe;
+  w[W_A] = sh->a;
+  w[W_B] = sh->b;
+  w[W_C] = sh->cc;
+  store_release(&w[W_GEN], gen);
+}
+
+DEV void give_up(Shared *sh, uint64_t gen) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    state(sh->c)[S_BROKEN] = 1;
+    tell(sh, gen);
+  }
+}
+
+// leave counts this block out. true, for all its threads, in the last block.
+DEV bool leave(Shared *sh) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence_system();
+    sh->last = add64(&state(sh->c)[S_EXIT], 1) == gridDim.x - 1;
+    if (sh->last) {
+      __threadfence_system();
+      state(sh->c)[S_EXIT] = 0;
+      state(sh->c)[S_FAULT] = 0;
+      state(sh->c)[S_BAR] = 0;
+    }
+  }
+  __syncthreads();
+  return sh->last != 0;
+}
+
+DEV void raise(Shared *sh, int kind, uint64_t v) {
+  const Ctx &c = sh->c;
+  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
+    __threadfence_system();
+    store_release(flag(c, (c.rank + i) % c.ranks, kind, c.rank), v);
+  }
+}
+
+DEV int64_t warp_sum(int64_t v) {
+  for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(FULL, v, d);
+  return v;
+}
+DEV int64_t warp_scan(int64_t v) {  // inclusive
+  for (int d = 1; d < 32; d <<= 1) {
+    int64_t o = __shfl_up_sync(FULL, v, d);
+    if (LANE >= d) v += o;
+  }
+  return v;
+}
+
+// Counters of a block: rows by rank, choices by rank, choices by expert. Behind them
+// what the block needs of its own: prefixes likewise, the base of each expert, of
+// each rank's records and choices, and what each rank receives.
+DEV int64_t counters(const Ctx &c) { return 2 * c.ranks + c.experts; }
+DEV uint32_t *counts_of(const Ctx &c, int64_t b) { return (uint32_t *)(c.work + b * c.work_stride); }
+DEV int64_t *prefix_of(const Ctx &c, int64_t b) { return (int64_t *)(c.work + b * c.work_stride + ((counters(c) * 4 + 7) & ~7LL)); }
+DEV int64_t *base_of(const Ctx &c, int64_t b) { return prefix_of(c, b) + counters(c); }
+
+// owner_of is the rank that holds an expert: plan.NewOwners.
+DEV int owner_of(const Ctx &c, int e) {
+  uint32_t each = (uint32_t)c.experts / (uint32_t)c.ranks, more = (uint32_t)c.experts % (uint32_t)c.ranks, u = (uint32_t)e;
+  uint32_t split = more * (each + 1);
+  return (int)(u < split ? u / (each + 1) : more + (u - split) / each);
+}
+
+struct Chunk {
+  int64_t from, to;
+};
+DEV Chunk chunk(int64_t tokens) {
+  int64_t each = (tokens + gridDim.x - 1) / gridDim.x;
+  Chunk k;
+  k.from = min((int64_t)blockIdx.x * each, tokens);
+  k.to = min(k.from + each, tokens);
+  return k;
+}
+
+// Near is this block's choices in shared memory: owners and experts. 0: they do not
+// fit.
+struct Near {
+  int *code, *idx;
+};
+DEV Near near(const Ctx &c, Chunk ch, char *room, int64_t room_bytes) {
+  int64_t n = (ch.to - ch.from) * c.topk;
+  Near x = {0, 0};
+  if (n * 8 + counters(c) * 4 <= room_bytes) {
+    x.code = (int *)room;
+    x.idx = x.code + n;
+  }
+  return x;
+}
+
+// count checks this block's tokens, notes each choice's owner and counts. A fault is
+// kept as how far it lies before the last one possible, the largest being the first.
+DEV void count(Shared *sh, uint64_t r, const int *idx, const float *w, Chunk ch, Near x) {
+  const Ctx &c = sh->c;
+  int K = (int)c.topk, R = (int)c.ranks, n = (int)((ch.to - ch.from) * K);
+  int64_t first = ch.from * K;
+  uint32_t *total = counts_of(c, blockIdx.x), *hist = x.code ? (uint32_t *)(x.idx + n) : total;
+  int *code = x.code ? x.code : at<int>(r, c.r_code) + first, *near_idx = x.idx ? x.idx : at<int>(r, c.r_idx) + first;
+  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) hist[i] = 0;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    int e = idx[first + i];
+    at<int>(r, c.r_idx)[first + i] = e;
+    at<float>(r, c.r_w)[first + i] = w[first + i];
+    near_idx[i] = e;
+    code[i] = e >= 0 && e < c.experts ? owner_of(c, e) * 2 : e == -1 ? -1 : -2;
+  }
+  __syncthreads();
+  // The first choice of each rank, by the lowest bit, which others do not look at.
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    int o = code[i];
+    if (o == -1) continue;
+    bool bad = o < 0, twice = false, before = false;
+    for (int j = i / K * K; j < i; j++) {
+      before |= (code[j] | 1) == (o | 1);
+      twice |= near_idx[j] == near_idx[i];
+    }
+    if (bad || twice) max64(&state(c)[S_FAULT], (uint64_t)(no_fault - ((first + i) * 2 + !bad)));
+    if (bad) {
+      code[i] = -1;
+      continue;
+    }
+    if (!before) {
+      code[i] = o | 1;
+      atomicAdd(&hist[o >> 1], 1u);
+    }
+    atomicAdd(&hist[R + (o >> 1)], 1u);
+    atomicAdd(&hist[2 * R + near_idx[i]], 1u);
+  }
+  __syncthreads();
+  if (!x.code) return;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) at<int>(r, c.r_code)[first + i] = code[i];
+  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) total[i] = hist[i];
+}
+
+DEV char *head_at(const Ctx &c, int64_t at_rank, uint64_t seq, int64_t from) {
+  return at<char>(peer(c, at_rank), c.heads + ((int64_t)(seq & 1) * c.ranks + from) * c.head_bytes);
+}
+
+struct Fault {
+  uint64_t code, a, b, c;
+};
+
+// announce sends the head of a call to every rank: moe's plan.Head, then counters.
+DEV void announce(Shared *sh, uint64_t seq, uint32_t call, int64_t tokens, uint64_t number, Fault f, bool counts) {
+  const Ctx &c = sh->c;
+  int64_t C = counters(c);
+  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
+    char *h = head_at(c, i, seq, c.rank);
+    *(uint64_t *)h = seq;
+    *(uint32_t *)(h + 8) = call;
+    *(uint32_t *)(h + 12) = (uint32_t)tokens;
+    *(uint64_t *)(h + 16) = number;
+    *(uint32_t *)(h + 24) = (uint32_t)f.code;
+    *(uint64_t *)(h + 32) = f.a;
+    *(uint64_t *)(h + 40) = f.b;
+    *(uint64_t *)(h + 48) = f.c;
+  }
+  if (counts) {
+    for (int64_t i = threadIdx.x; i < C; i += blockDim.x) {
+      uint32_t n = 0;
+#pragma unroll 8
+      for (unsigned b = 0; b < gridDim.x; b++) n += counts_of(c, b)[i];
+      for (int64_t d = 0; d < c.ranks; d++) ((uint32_t *)(head_at(c, d, seq, c.rank) + 64))[i] = n;
+    }
+  }
+  __syncthreads();
+  raise(sh, F_HEAD, seq);
+}
+
+// judge looks at all heads, by one thread.
+DEV void judge(Shared *sh, uint64_t seq, uint32_t call, uint64_t number, Fault own) {
+  const Ctx &c = sh->c;
+  fail(sh, own.code, c.rank, own.a, own.b, own.c);
+  for (int64_t s = 0; s < c.ranks && sh->code == none; s++) {
+    const char *h = head_at(c, c.rank, seq, s);
+    uint64_t theirs_seq = *(const uint64_t *)h, plan = *(const uint64_t *)(h + 16);
+    uint32_t theirs = *(const uint32_t *)(h + 8), code = *(const uint32_t *)(h + 24);
+    if (theirs_seq == seq && code == none && theirs == call && plan == number) continue;
+    if (theirs_seq != seq)
+      fail(sh, corrupt, c.rank, s, 0, 0);
+    else if (code != none)
+      fail(sh, code, s, *(const uint64_t *)(h + 32), *(const uint64_t *)(h + 40), *(const uint64_t *)(h + 48));
+    else if (theirs != call)
+      fail(sh, other_call, c.rank, s, theirs, call);
+    else
+      fail(sh, other_plan, c.rank, s, plan, number);
+  }
+}
+
+DEV const uint32_t *rows_from(const Ctx &c, uint64_t seq, int64_t s) {
+  return (const uint32_t *)(head_at(c, c.rank, seq, s) + 64);
+}
+DEV const uint32_t *pairs_from(const Ctx &c, uint64_t seq, int64_t s) { return rows_from(c, seq, s) + 2 * c.ranks; }
+
+// place computes, for this block alone, where this rank's rows begin at every
+// other, and how much every rank receives.
+DEV void place(Shared *sh, uint64_t seq) {
+  const Ctx &c = sh->c;
+  int64_t R = c.ranks, E = c.experts, C = counters(c), b = blockIdx.x;
+  int64_t *prefix = prefix_of(c, b), *expert = base_of(c, b), *rec = expert + E, *pair = rec + R, *rows_at = pair + R, *records_at = rows_at + R;
+  int64_t wanted = c.expert_major ? C : 2 * R;
+  for (int64_t i = threadIdx.x; i < wanted; i += blockDim.x) {
+    int64_t n = 0;
+#pragma unroll 8
+    for (int64_t j = 0; j < b; j++) n += counts_of(c, j)[i];
+    prefix[i] = n;
+  }
+  for (int64_t d = WARP; d < R; d += WARPS) {
+    int64_t all = 0, before = 0, pairs = 0, rows = 0;
+    for (int64_t s = LANE; s < R; s += 32) {
+      const uint32_t *from = rows_from(c, seq, s);
+      int64_t n = from[d];
+      all += n;
+      if (s < c.rank) {
+        before += n;
+        pairs += from[R + d];
+      }
+    }
+    all = warp_sum(all);
+    before = warp_sum(before);
+    pairs = warp_sum(pairs);
+    if (c.expert_major) {
+      int64_t each = E / R, more = E % R;
+      int64_t e0 = d * each + min(d, more), e1 = e0 + each + (d < more);
+      for (int64_t e = e0; e < e1; e += 32) {
+        int64_t total = 0, earlier = 0, i = e + LANE;
+        if (i < e1) {
+          for (int64_t s = 0; s < R; s++) {
+            int64_t n = pairs_from(c, seq, s)[i];
+            total += n;
+            if (s < c.rank) earlier += n;
+          }
+        }
+        int64_t padded = (total + c.align - 1) / c.align * c.align;
+        int64_t end = warp_scan(padded);
+        if (i < e1) expert[i] = rows + end - padded + earlier;
+        rows += __shfl_sync(FULL, end, 31);
+      }
+    } else {
+      rows = all;
+    }
+    if (LANE == 0) {
+      rec[d] = before;
+      pair[d] = pairs;
+      rows_at[d] = rows;
+      records_at[d] = all;
+    }
+  }
+  __syncthreads();
+}
+
+// receive notes what arrives here: counts, offsets, sources. By one warp.
+DEV void receive(Shared *sh, uint64_t r, uint64_t seq, int64_t rows, int64_t records) {
+  const Ctx &c = sh->c;
+  int64_t R = c.ranks;
+  int64_t *from = at<int64_t>(r, c.r_from), *counts = at<int64_t>(r, c.r_counts), *offsets = at<int64_t>(r, c.r_offsets);
+  {
+    int64_t sum = 0, pairs = 0;
+    for (int64_t s0 = 0; s0 < R; s0 += 32) {
+      int64_t s = s0 + LANE, n = s < R ? (int64_t)rows_from(c, seq, s)[c.rank] : 0;
+      int64_t end = warp_scan(n);
+      if (s < R) from[s] = sum + end - n;
+      sum += __shfl_sync(FULL, end, 31);
+    }
+    int64_t off = 0;
+    if (!c.expert_major) {
+      for (int64_t s = LANE; s < R; s += 32) pairs += rows_from(c, seq, s)[R + c.rank];
+      pairs = warp_sum(pairs);
+#pragma unroll 4
+      for (int64_t l = LANE; l < c.locals; l += 32) {
+        int64_t n = 0;
+        for (int64_t s = 0; s < R; s++) n += pairs_from(c, seq, s)[c.first + l];
+        counts[l] = n;
+        offsets[l] = 0;
+      }
+    }
+    for (int64_t l0 = 0; l0 < c.locals && c.expert_major; l0 += 32) {
+      int64_t l = l0 + LANE, n = 0;
+      if (l < c.locals)
+        for (int64_t s = 0; s < R; s++) n += pairs_from(c, seq, s)[c.first + l];
+      int64_t padded = (n + c.align - 1) / c.align * c.align;
+      int64_t end = warp_scan(padded);
+      if (l < c.locals) {
+        counts[l] = n;
+        offsets[l] = off + end - padded;
+      }
+      off += __shfl_sync(FULL, end, 31);
+      pairs += warp_sum(n);
+    }
+    if (LANE == 0) {
+      from[R] = sum;
+      offsets[c.locals] = off;
+      int64_t *h = (int64_t *)r;
+      h[H_RECORDS] = records;
+      h[H_ROWS] = rows;
+      h[H_PAIRS] = pairs;
+      at<int64_t>(mine(c), c.pair_start)[records] = pairs;
+    }
+  }
+  for (int64_t d = LANE; d < R; d += 32) at<int64_t>(r, c.r_to)[d] = rows_from(c, seq, c.rank)[d];
+  __syncwarp();
+}
+
+// publish_counts copies what receive noted to the host. By one warp.
+DEV void publish_counts(Shared *sh, uint64_t r) {
+  const Ctx &c = sh->c;
+  const int64_t *h = (const int64_t *)r;
+  int64_t *w = (int64_t *)c.report;
+  if (LANE == 0) {
+    w[W_RECORDS] = h[H_RECORDS];
+    w[W_ROWS] = h[H_ROWS];
+    w[W_PAIRS] = h[H_PAIRS];
+  }
+  int64_t *out = w + W_COUNTS;
+  for (int64_t i = LANE; i <= c.ranks; i += 32) out[i] = at<int64_t>(r, c.r_from)[i];
+  out += c.ranks + 1;
+  for (int64_t i = LANE; i < c.locals; i += 32) out[i] = at<int64_t>(r, c.r_counts)[i];
+  out += c.locals;
+  for (int64_t i = LANE; i <= c.locals; i += 32) out[i] = at<int64_t>(r, c.r_offsets)[i];
+}
+
+// position numbers this block's choices, a warp for each rank and each expert.
+DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
+  const Ctx &c = sh->c;
+  int64_t K = c.topk, R = c.ranks, E = c.experts, b = blockIdx.x;
+  const int64_t *prefix = prefix_of(c, b), *expert = base_of(c, b), *recs = expert + E, *pairs = recs + R;
+  const int *code = x.code ? x.code : at<int>(r, c.r_code) + ch.from * K, *idx = x.idx ? x.idx : at<int>(r, c.r_idx) + ch.from * K;
+  int64_t n = ch.to - ch.from;
+  int64_t *rec = at<int64_t>(r, c.r_rec) + ch.from * K, *pair = at<int64_t>(r, c.r_pair) + ch.from * K;
+  int64_t *row = at<int64_t>(r, c.r_row) + ch.from * K;
+  int *inv = at<int>(r, c.r_inv);
+  int64_t classes = R + (c.expert_major ? E : 0);
+  for (int64_t d = WARP; d < classes; d += WARPS) {
+    bool by_rank = d < R;
+    int64_t e = d - R;
+    if (!by_rank && counts_of(c, b)[2 * R + e] == 0) continue;
+    int64_t at_row = by_rank ? recs[d] + prefix[d] : expert[e] + prefix[2 * R + e];
+    int64_t at_pair = by_rank ? pairs[d] + prefix[R + d] : 0;
+    for (int64_t t0 = 0; t0 < n; t0 += 32) {
+      int64_t t = t0 + LANE;
+      int mine = 0, k1 = 0;
+      if (t < n) {
+        for (int64_t k = 0; k < K; k++) {
+          bool hit = by_rank ? (code[t * K + k] >> 1) == d : idx[t * K + k] == e;
+          if (hit) {
+            mine++;
+            k1 = (int)k;
+          }
+        }
+      }
+      uint32_t who = __ballot_sync(FULL, mine > 0);
+      int64_t my_row = at_row + __popc(who & ((1u << LANE) - 1));
+      if (by_rank) {
+        int64_t end = warp_scan(mine);
+        if (mine) {
+          int64_t p = at_pair + end - mine;
+          for (int64_t k = 0; k < K; k++) {
+            if ((code[t * K + k] >> 1) != d) continue;
+            rec[t * K + k] = my_row;
+            pair[t * K + k] = p++;
+            if (!c.expert_major) row[t * K + k] = my_row;
+          }
+          if (c.engine) inv[d * c.max_tokens + my_row - recs[d]] = (int)(ch.from + t);
+        }
+        at_pair += __shfl_sync(FULL, end, 31);
+      } else if (mine) {
+        row[t * K + k1] = my_row;
+      }
+      at_row += __popc(who);
+    }
+  }
+  __syncthreads();
+  // Where rows go (rank + 1 << 48 | row; 0: nowhere), and from where the results
+  // are fetched (rank << 48 | row).
+  uint64_t *dest = at<uint64_t>(r, c.r_dest), *list = at<uint64_t>(r, c.r_list);
+  int *len = at<int>(r, c.r_n);
+  const float *w = at<float>(r, c.r_w) + ch.from * K;
+  float *list_w = at<float>(r, c.r_list_w);
+  for (int64_t i = threadIdx.x; i < n * K; i += blockDim.x) {
+    int o = code[i];
+    uint64_t to = 0;
+    if (o >= 0 && (c.expert_major || (o & 1))) to = (uint64_t)((o >> 1) + 1) << 48 | (uint64_t)row[i];
+    dest[ch.from * K + i] = to;
+  }
+  for (int64_t t = threadIdx.x; t < n; t += blockDim.x) {
+    uint64_t *l = list + (ch.from + t) * K;
+    int m = 0;
+    if (c.at_expert) {
+      for (int last = -1;;) {  // ranks, ascending
+        int d = 0x7fffffff;
+        int64_t at_k = 0;
+        for (int64_t k = 0; k < K; k++) {
+          int o = code[t * K + k];
+          if ((o & 1) && o >= 0 && (o >> 1) > last && (o >> 1) < d) {
+            d = o >> 1;
+            at_k = k;
+          }
+        }
+        if (d == 0x7fffffff) break;
+        int64_t v = rec[t * K + at_k];
+        if (c.engine) v -= recs[d];
+        l[m++] = (uint64_t)d << 48 | (uint64_t)v;
+        last = d;
+      }
+    } else {
+      for (int64_t k = 0; k < K; k++) {
+        int o = code[t * K + k];
+        if (o < 0) continue;
+        int64_t v = c.expert_major ? row[t * K + k] : pair[t * K + k];
+        if (c.engine) v = pair[t * K + k] - pairs[o >> 1];
+        list_w[(ch.from + t) * K + m] = w[t * K + k];
+        l[m++] = (uint64_t)(o >> 1) << 48 | (uint64_t)v;
+      }
+    }
+    len[ch.from + t] = m;
+  }
+  __syncthreads();
+}
+
+constexpr uint64_t row_mask = 0xffffffffffffULL;
+// row_address is where a row goes; 0: nowhere.
+DEV char *row_address(const Ctx &c, uint64_t to) {
+  if (!to) return 0;
+  return at<char>(peer(c, (int64_t)(to >> 48) - 1), c.rows + (int64_t)(to & row_mask) * c.row_bytes);
+}
+
+// Copies by vectors of the widest type that divides the length and the addresses.
+template <typename V>
+DEV void copy_as(char *d, const char *s, int64_t n, unsigned i, unsigned step) {
+  for (int64_t v = i; v < n / (int64_t)sizeof(V); v += step) ((V *)d)[v] = ((const V *)s)[v];
+}
+DEV void copy(char *d, const char *s, int64_t n, unsigned i, unsigned step) {
+  uint64_t a = (uint64_t)d | (uint64_t)s | (uint64_t)n;
+  if (!(a & 15)) copy_as<uint4>(d, s, n, i, step);
+  else if (!(a & 7)) copy_as<uint64_t>(d, s, n, i, step);
+  else if (!(a & 3)) copy_as<uint32_t>(d, s, n, i, step);
+  else if (!(a & 1)) copy_as<unsigned short>(d, s, n, i, step);
+  else copy_as<unsigned char>(d, s, n, i, step);
+}
+DEV void zero(char *d, int64_t n, unsigned i, unsigned step) {
+  for (int64_t b = i; b < n; b += step) d[b] = 0;
+}
+
+// move_bulk sends rows by bulk copies through shared memory: loaded once, stored
+// to every destination. Each of the mover warps has a ring of stages.
+DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, int64_t stage, int stages) {
+  const Ctx &c = sh->c;
+  int64_t K = c.topk, pieces = (c.row_bytes + stage - 1) / stage;
+  int w = WARP, ahead = stages - 2;
+  char *ring = room + (int64_t)w * stages * stage;
+  uint64_t *full = sh->full + w * most_stages;
+  int64_t tokens = ch.to - ch.from > w ? (ch.to - ch.from - w + mover_warps - 1) / mover_warps : 0;
+  int64_t items = tokens * pieces;
+  const uint64_t *dest = at<uint64_t>(r, c.r_dest);
+  auto fetch = [&](int64_t i) {
+    int64_t t = ch.from + w + i / pieces * mover_warps, off = i % pieces * stage;
+    bulk_load(ring + i % stages * stage, x + t * c.row_bytes + off, (uint32_t)min(stage, c.row_bytes - off), &full[i % stages]);
+  };
+  if (LANE == 0)
+    for (int64_t i = 0; i < ahead && i < items; i++) fetch(i);
+  int64_t piece = 0, t = ch.from + w;
+  char *next = items && LANE < K ? row_address(c, dest[t * K + LANE]) : 0, *to = 0;
+  for (int64_t i = 0; i < items; i++) {
+    if (piece == 0) {
+      to = next;
+      if (t + mover_warps < ch.to && LANE < K) next = row_address(c, dest[(t + mover_warps) * K + LANE]);
+    }
+    barrier_wait(&full[i % stages], (uint32_t)(i / stages & 1));
+    int64_t off = piece * stage;
+    uint32_t n = (uint32_t)min(stage, c.row_bytes - off);
+    const char *s = ring + i % stages * stage;
+    if (to) bulk_store(to + off, s, n);
+    for (int64_t k = LANE + 32; k < K; k += 32)
+      if (char *more = row_address(c, dest[t * K + k])) bulk_store(more + off, s, n);
+    bulk_commit();
+    if (i + ahead < items) {
+      bulk_reads();
+      __syncwarp();
+      if (LANE == 0) fetch(i + ahead);
+    }
+    if (++piece == pieces) {
+      piece = 0;
+      t += mover_warps;
+    }
+  }
+  bulk_end();
+}
+
+// move_plain does the same with loads and stores, a warp a token.
+template <typename V>
+DEV void move_as(const Ctx &c, uint64_t r, const char *x, Chunk ch, unsigned first) {
+  const uint64_t *dest = at<uint64_t>(r, c.r_dest);
+  int64_t K = c.topk, n = c.row_bytes / (int64_t)sizeof(V);
+  for (int64_t t = ch.from + WARP - first; t < ch.to; t += WARPS - first) {
+    const V *s = (const V *)(x + t * c.row_bytes);
+    int64_t v = LANE;
+    for (; v + 96 < n; v += 128) {
+      V a = s[v], b = s[v + 32], d = s[v + 64], e = s[v + 96];
+      for (int64_t k = 0; k < K; k++) {
+        V *o = (V *)row_address(c, dest[t * K + k]);
+        if (!o) continue;
+        o[v] = a;
+        o[v + 32] = b;
+        o[v + 64] = d;
+        o[v + 96] = e;
+      }
+    }
+    for (; v < n; v += 32) {
+      V a = s[v];
+      for (int64_t k = 0; k < K; k++)
+        if (V *o = (V *)row_address(c, dest[t * K + k])) o[v] = a;
+    }
+  }
+}
+DEV void move_plain(const Ctx &c, uint64_t r, const char *x, Chunk ch) {
+  uint64_t a = (uint64_t)x | (uint64_t)c.row_bytes;
+  if (!(a & 15)) move_as<uint4>(c, r, x, ch, 0);
+  else if (!(a & 7)) move_as<uint64_t>(c, r, x, ch, 0);
+  else if (!(a & 3)) move_as<uint32_t>(c, r, x, ch, 0);
+  else if (!(a & 1)) move_as<unsigned short>(c, r, x, ch, 0);
+  else move_as<unsigned char>(c, r, x, ch, 0);
+}
+
+// describe stores what goes with the rows to their places: source, token, experts,
+// weights, scales. By warps from first on.
+DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsigned first) {
+  int64_t K = c.topk;
+  const int *code = at<int>(r, c.r_code), *idx = at<int>(r, c.r_idx), *ownlocal = (const int *)c.ownlocal;
+  const float *w = at<float>(r, c.r_w);
+  const int64_t *rec = at<int64_t>(r, c.r_rec), *row = at<int64_t>(r, c.r_row), *pair = at<int64_t>(r, c.r_pair);
+  unsigned id = threadIdx.x - first * 32, step = blockDim.x - first * 32;
+  for (int64_t i = ch.from * K + id; i < ch.to * K; i += step) {
+    int o = code[i];
+    if (o < 0) continue;
+    int64_t t = i / K, q = row[i], v = pair[i], at_rec = rec[i];
+    float weight = w[i];
+    uint64_t p = peer(c, o >> 1);
+    at<float>(p, c.pair_weight)[v] = weight;
+    if (o & 1) at<int64_t>(p, c.pair_start)[at_rec] = v;
+    if (c.expert_major) {
+      at<int64_t>(p, c.pair_row)[v] = q;
+      at<int>(p, c.source)[q] = (int)c.rank;
+      at<int>(p, c.token)[q] = (int)t;
+      at<int>(p, c.choice)[q] = (int)(i - t * K);
+      at<int>(p, c.local)[q] = ownlocal[idx[i]];
+      at<float>(p, c.weight)[q] = weight;
+    } else if (o & 1) {
+      at<int>(p, c.source)[at_rec] = (int)c.rank;
+      at<int>(p, c.token)[at_rec] = (int)t;
+    }
+  }
+  // Rank-major: what each row is for, a thread for each of its choices.
+  int64_t words = c.expert_major ? 0 : (ch.to - ch.from) * K * K;
+  for (int64_t v = id; v < words; v += step) {
+    int64_t i = ch.from * K + v / K, j = i / K * K + v % K;
+    int o = code[i], other = code[j];
+    if (o < 0 || !(o & 1)) continue;
+    int64_t q = rec[i] * K + v % K;
+    uint64_t p = peer(c, o >> 1);
+    bool same = other >= 0 && (other >> 1) == (o >> 1);
+    at<int>(p, c.local)[q] = same ? ownlocal[idx[j]] : -1;
+    at<float>(p, c.weight)[q] = same ? w[j] : 0.0f;
+  }
+  if (c.scale_bytes == 0) return;
+  for (int64_t i = ch.from * K + WARP - first; i < ch.to * K; i += WARPS - first) {
+    int o = code[i];
+    if (o < 0 || !(c.expert_major || (o & 1))) continue;
+    copy(at<char>(peer(c, o >> 1), c.scales + row[i] * c.scale_bytes), scales + i / K * c.scale_bytes, c.scale_bytes, LANE, 32);
+  }
+}
+
+// pad zeroes the rows between one expert's last and the next one's first.
+DEV void pad(const Ctx &c, uint64_t r) {
+  if (!c.expert_major) return;
+  const int64_t *counts = at<int64_t>(r, c.r_counts), *offsets = at<int64_t>(r, c.r_offsets);
+  uint64_t p = mine(c);
+  for (int64_t l = blockIdx.x; l < c.locals; l += gridDim.x) {
+    int64_t from = offsets[l] + counts[l], to = offsets[l + 1];
+    if (from == to) continue;
+    char *rows = at<char>(p, c.rows + from * c.row_bytes);
+    if (c.row_bytes % 16 == 0) {
+      uint4 z = {0, 0, 0, 0};
+      for (int64_t v = threadIdx.x; v < (to - from) * c.row_bytes / 16; v += blockDim.x) ((uint4 *)rows)[v] = z;
+    } else {
+      zero(rows, (to - from) * c.row_bytes, threadIdx.x, blockDim.x);
+    }
+    zero(at<char>(p, c.scales + from * c.scale_bytes), (to - from) * c.scale_bytes, threadIdx.x, blockDim.x);
+    for (int64_t q = from + threadIdx.x; q < to; q += blockDim.x) {
+      at<int>(p, c.source)[q] = -1;
+      at<int>(p, c.token)[q] = -1;
+      at<int>(p, c.choice)[q] = -1;
+      at<int>(p, c.local)[q] = -1;
+      at<float>(p, c.weight)[q] = 0.0f;
+    }
+  }
+}
+
+// moe_dispatch is a dispatch by the direct mover, or the part of one that tells
+// everybody where everything goes (o_engine).
+KERNEL(512)
+moe_dispatch(const Ctx *ctx, uint64_t r, const char *x, const char *scales, const int *idx, const float *w,
+             int64_t tokens, uint64_t gen, uint64_t options, uint64_t number, uint64_t code, uint64_t a, uint64_t b,
+             uint64_t cc, int64_t stage, int64_t stages) {
+  Shared *sh = (Shared *)SHARED;
+  char *room = SHARED + ((sizeof(Shared) + 127) & ~127ul);
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  bool cached = options & o_cached;
+  uint32_t call = cached ? call_cached : call_dispatch;
+  uint64_t seq = state(c)[S_SEQ] + 1;
+  Fault own = {code, a, b, cc};
+  if (code) tokens = 0;
+  Chunk ch = chunk(tokens);
+  int64_t *head = (int64_t *)r;
+  Near x_near = near(c, ch, room, stage * stages * mover_warps);
+  if (!cached) {
+    count(sh, r, idx, w, ch, x_near);
+    if (!meet(sh, 1)) return give_up(sh, gen);
+    if (!code) {
+      uint64_t v = sh->fault;
+      if (v) {
+        int64_t first = no_fault - (int64_t)v, i = first >> 1;
+        own.code = first & 1 ? duplicate : bad_expert;
+        own.a = i / c.topk;
+        own.b = i % c.topk;
+        own.c = (int64_t)idx[i];
+      }
+    }
+  } else if (!code && (uint64_t)head[H_CODE] != none) {
+    own.code = stale;
+  }
+  if (blockIdx.x == 0) announce(sh, seq, call, tokens, number, own, !cached && !own.code);
+  if (!await(sh, F_HEAD, seq)) return give_up(sh, gen);
+  if (threadIdx.x == 0) judge(sh, seq, call, number, own);
+  __syncthreads();
+  if (sh->code == none && !cached) {
+    place(sh, seq);
+    const int64_t *rows = base_of(c, blockIdx.x) + c.experts + 2 * c.ranks, *records = rows + c.ranks;
+    if (threadIdx.x == 0) {
+      for (int64_t d = 0; d < c.ranks && sh->code == none; d++) {
+        if (rows[d] > c.row_cap) fail(sh, too_many_rows, c.rank, d, rows[d], c.row_cap);
+        else if (records[d] > c.record_cap) fail(sh, too_many_rows, c.rank, d, records[d], c.record_cap);
+      }
+    }
+    __syncthreads();
+    if (sh->code == none) {
+      // In expert-major order pad needs it at once.
+      if (blockIdx.x == 0 && WARP == 0 && c.expert_major) receive(sh, r, seq, rows[c.rank], records[c.rank]);
+      position(sh, r, ch, x_near);
+      if (blockIdx.x == 0 && threadIdx.x == 0) head[H_TOKENS] = tokens;
+      if (c.expert_major && !meet(sh, 2)) return give_up(sh, gen);  // offsets, for pad
+    }
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !cached) {
+    head[H_CODE] = sh->code;
+    head[H_NUMBER] = number;
+  }
+  if (sh->code == none) {
+    bool bulk = options & o_bulk, direct = !(options & o_engine);
+    unsigned first = bulk && direct ? mover_warps : 0;
+    if (first) {
+      if (threadIdx.x < mover_warps * most_stages) barrier_init(&sh->full[threadIdx.x]);
+      barrier_init_done();
+      __syncthreads();
+    }
+    if (first && WARP < mover_warps) {
+      move_bulk(sh, r, x, ch, room, stage, (int)stages);
+    } else {
+      if (blockIdx.x == 0 && WARP == first) {  // beside the moving
+        if (!cached && !c.expert_major) {
+          const int64_t *rows = base_of(c, 0) + c.experts + 2 * c.ranks;
+          receive(sh, r, seq, rows[c.rank], rows[c.ranks + c.rank]);
+        }
+        publish_counts(sh, r);
+      }
+      describe(c, r, scales, ch, first);
+      if (!first && direct) move_plain(c, r, x, ch);
+    }
+    pad(c, r);
+    if (cached && blockIdx.x == 0 && threadIdx.x == 0) at<int64_t>(mine(c), c.pair_start)[head[H_RECORDS]] = head[H_PAIRS];
+  }
+  if (!leave(sh)) return;
+  if (sh->code == none && !(options & o_engine)) raise(sh, F_DATA, seq << 8 | last_part);
+  bool ok = true;
+  if (sh->code == none && (options & o_wait)) ok = await(sh, F_DATA, seq << 8 | last_part);
+  if (!ok) return give_up(sh, gen);
+  if (threadIdx.x == 0) {
+    state(c)[S_SEQ] = seq;
+    state(c)[S_GEN] = sh->code == none ? gen : 0;
+    tell(sh, gen);
+  }
+}
+
+// moe_await waits for a part of the latest dispatch on a slot (F_DATA), or until
+// everybody has fetched what the latest combine offered (F_DONE).
+KERNEL(128)
+moe_await(const Ctx *ctx, uint64_t r, uint64_t gen, uint64_t kind, uint64_t part) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  if (kind == F_DATA && ((const int64_t *)r)[H_CODE] != none) return;
+  uint64_t v = kind == F_DATA ? state(c)[S_SEQ] << 8 | part : state(c)[S_COMBINED];
+  if (!await(sh, (int)kind, v)) give_up(sh, gen);
+}
+
+// valid reports whether the rows of a handle are still there.
+DEV bool valid(const Ctx &c, uint64_t r, uint64_t gen) { return state(c)[S_GEN] == gen && ((const int64_t *)r)[H_CODE] == none; }
+
+DEV float widen(uint32_t b) { return __uint_as_float(b << 16); }
+DEV uint32_t narrow(float f) {  // to nearest, ties to even
+  uint32_t u = __float_as_uint(f);
+  if ((u & 0x7fffffff) > 0x7f800000) return 0x7fc0;
+  return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+
+// Some elements of a row at once: N of size S bytes.
+template <int S, int N>
+struct Vec {};
+template <>
+struct Vec<2, 8> {
+  uint4 v;
+  DEV float get(int i) const {
+    uint32_t u = i < 2 ? v.x : i < 4 ? v.y : i < 6 ? v.z : v.w;
+    return __uint_as_float(i & 1 ? u & 0xffff0000u : u << 16);
+  }
+};
+template <>
+struct Vec<4, 8> {
+  uint4 v, w;
+  DEV float get(int i) const {
+    const uint4 &q = i < 4 ? v : w;
+    uint32_t u = (i & 3) == 0 ? q.x : (i & 3) == 1 ? q.y : (i & 3) == 2 ? q.z : q.w;
+    return __uint_as_float(u);
+  }
+};
+template <>
+struct Vec<2, 1> {
+  unsigned short v;
+  DEV float get(int) const { return widen(v); }
+};
+template <>
+struct Vec<4, 1> {
+  float v;
+  DEV float get(int) const { return v; }
+};
+
+template <int S, int N>
+DEV void put(char *row, int64_t v, const float *a) {
+  if (S == 2 && N == 8) {
+    uint4 o;
+    o.x = narrow2(a[0], a[1]);
+    o.y = narrow2(a[2], a[3]);
+    o.z = narrow2(a[4], a[5]);
+    o.w = narrow2(a[6], a[7]);
+    // Adding one to a half of 0x7fff changes its sign bit: then some value is a NaN,
+    // which is 0x7fc0 here.
+    const uint32_t one = 0x00010001, sign = 0x80008000;
+    if ((((o.x + one) ^ o.x) | ((o.y + one) ^ o.y) | ((o.z + one) ^ o.z) | ((o.w + one) ^ o.w)) & sign) {
+      o.x = narrow(a[0]) | narrow(a[1]) << 16;
+      o.y = narrow(a[2]) | narrow(a[3]) << 16;
+      o.z = narrow(a[4]) | narrow(a[5]) << 16;
+      o.w = narrow(a[6]) | narrow(a[7]) << 16;
+    }
+    ((uint4 *)row)[v] = o;
+  } else {
+    for (int i = 0; i < N; i++) {
+      if (S == 2) ((unsigned short *)row)[v * N + i] = (unsigned short)narrow(a[i]);
+      else ((float *)row)[v * N + i] = a[i];
+    }
+  }
+}
+
+// sum_row adds rows up in order: terms says where each is and its weight. U vectors
+// a lane of two rows at once are on their way.
+template <int S, int O, int N, int U, bool WEIGHTED, typename Terms>
+DEV void sum_row(const Terms &terms, int n, uint32_t hidden, const float *bias, char *out, uint32_t lane, uint32_t lanes) {
+  uint32_t vs = hidden / N;
+  typedef Vec<S, N> V;
+  for (uint32_t v0 = lane; v0 < vs; v0 += lanes * U) {
+    float acc[U][N];
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int i = 0; i < N; i++) acc[u][i] = bias && v0 + u * lanes < vs ? bias[(v0 + u * lanes) * N + i] : 0.0f;
+    auto add = [&](const V *have, float w) {
+#pragma unroll
+      for (int u = 0; u < U; u++)
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+          float y = have[u].get(i);
+          acc[u][i] = __fadd_rn(acc[u][i], WEIGHTED ? __fmul_rn(y, w) : y);
+        }
+    };
+    for (int j = 0; j < n; j += 2) {
+      bool two = j + 1 < n;
+      const V *p = (const V *)terms.row(j) + v0, *q = (const V *)terms.row(two ? j + 1 : j) + v0;
+      V a[U], b[U];
+#pragma unroll
+      for (int u = 0; u < U; u++)
+        if (v0 + u * lanes < vs) a[u] = p[u * lanes];
+#pragma unroll
+      for (int u = 0; u < U; u++)
+        if (two && v0 + u * lanes < vs) b[u] = q[u * lanes];
+      add(a, WEIGHTED ? terms.weight(j) : 0.0f);
+      if (two) add(b, WEIGHTED ? terms.weight(j + 1) : 0.0f);
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++)
+      if (v0 + u * lanes < vs) put<O, N>(out, v0 + u * lanes, acc[u]);
+  }
+}
+
+// sum_any chooses types and vector width.
+template <bool WEIGHTED, typename Terms>
+DEV void sum_any(const Terms &terms, int n, uint32_t hidden, int64_t in, int64_t outs, bool wide, const float *bias, char *out, unsigned lane, unsigned lanes) {
+  if (in == 2 && outs == 2) {
+    if (wide) sum_row<2, 2, 8, 4, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+    else sum_row<2, 2, 1, 1, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+  } else if (in == 4 && outs == 2) {
+    if (wide) sum_row<4, 2, 8, 1, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+    else sum_row<4, 2, 1, 1, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+  } else if (in == 2) {
+    if (wide) sum_row<2, 4, 8, 2, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+    else sum_row<2, 4, 1, 1, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+  } else {
+    if (wide) sum_row<4, 4, 8, 1, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+    else sum_row<4, 4, 1, 1, WEIGHTED>(terms, n, hidden, bias, out, lane, lanes);
+  }
+}
+
+// Where the results for source s begin in the room of a copy engine.
+DEV int64_t engine_base(const Ctx &c, int64_t s) { return s * c.max_tokens * c.per_token; }
+
+// warps_a_row is how many warps share a row where there are few.
+DEV int64_t warps_a_row(int64_t rows, int64_t warps, int64_t hidden) {
+  int64_t share = 1;
+  while (share < 8 && rows * share * 2 <= warps && hidden > 256 * share) share *= 2;
+  return share;
+}
+
+struct Pairs {  // the choices of one received row
+  const char *y;
+  const int64_t *rows;  // of each choice; 0: the choice's number
+  const float *w;
+  int64_t first, bytes;
+  DEV const char *row(int64_t j) const { return y + (rows ? rows[first + j] : first + j) * bytes; }
+  DEV float weight(int64_t j) const { return w[first + j]; }
+};
+
+// moe_reduce adds up what the experts here made of each received row, part of parts
+// of it by source. It waits for nothing.
+KERNEL(512)
+moe_reduce(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen, int64_t part, int64_t parts) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  if (!valid(c, r, gen)) return;
+  uint64_t p = mine(c);
+  const int64_t *start = at<int64_t>(p, c.pair_start), *from = at<int64_t>(r, c.r_from);
+  Pairs terms;
+  terms.y = y;
+  terms.rows = c.expert_major ? at<int64_t>(p, c.pair_row) : 0;
+  terms.w = at<float>(p, c.pair_weight);
+  terms.bytes = c.hidden * c.y_size;
+  bool wide = c.hidden % 8 == 0 && ((uint64_t)y & 15) == 0;
+  int64_t each = (c.max_tokens + parts - 1) / parts;
+  int64_t s = 0, records = ((const int64_t *)r)[H_RECORDS];
+  int64_t all = (int64_t)gridDim.x * WARPS, share = warps_a_row(records, all, c.hidden);
+  for (int64_t v = (int64_t)blockIdx.x * WARPS + WARP; v < records * share; v += all) {
+    int64_t i = v / share, to = i;
+    if (c.engine) {
+      while (i >= from[s + 1]) s++;
+      int64_t j = i - from[s];
+      if (j / each != part) continue;
+      to = engine_base(c, s) + j;
+    }
+    terms.first = start[i];
+    sum_any<true>(terms, (int)(start[i + 1] - start[i]), c.hidden, c.y_size, c.share_size, wide, 0,
+                  at<char>(p, c.back + to * c.hidden * c.share_size), (unsigned)(v % share) * 32 + LANE, (unsigned)share * 32);
+  }
+}
+
+// moe_stage puts the experts' output where the sources can fetch it.
+KERNEL(512)
+moe_stage(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  if (!valid(c, r, gen)) return;
+  uint64_t p = mine(c);
+  int64_t bytes = c.hidden * c.y_size, s = 0;
+  const int64_t *h = (const int64_t *)r, *from = at<int64_t>(r, c.r_from), *start = at<int64_t>(p, c.pair_start);
+  int64_t n = c.expert_major && !c.engine ? h[H_ROWS] : h[H_PAIRS];
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < n; i += (int64_t)gridDim.x * WARPS) {
+    int64_t to = i, row = i;
+    if (c.engine) {
+      while (i >= start[from[s + 1]]) s++;
+      to = engine_base(c, s) + i - start[from[s]];
+      if (c.expert_major) row = at<int64_t>(p, c.pair_row)[i];
+    } else if (c.expert_major && at<int>(p, c.source)[i] < 0) {
+      continue;
+    }
+    copy(at<char>(p, c.back + to * bytes), y + row * bytes, bytes, LANE, 32);
+  }
+}
+
+// moe_ready tells everybody that results may be fetched here (or that there are
+// none, and why).
+KERNEL(128)
+moe_ready(const Ctx *ctx, uint64_t r, uint64_t gen, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  uint64_t seq = state(c)[S_SEQ] + 1;
+  Fault f = {code, a, b, cc};
+  if (!f.code && !valid(c, r, gen)) f.code = stale;
+  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
+    char *h = head_at(c, i, seq, c.rank);
+    *(uint64_t *)h = seq;
+    *(uint32_t *)(h + 8) = call_combine;
+    *(uint64_t *)(h + 16) = f.code ? 0 : ((const uint64_t *)r)[H_NUMBER];
+    *(uint32_t *)(h + 24) = (uint32_t)f.code;
+    *(uint64_t *)(h + 32) = f.a;
+    *(uint64_t *)(h + 40) = f.b;
+    *(uint64_t *)(h + 48) = f.c;
+  }
+  __syncthreads();
+  raise(sh, F_READY, seq);
+}
+
+// moe_seen waits until a rank's results may be fetched: before a copy engine does.
+KERNEL(128)
+moe_seen(const Ctx *ctx, uint64_t gen) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  if (!await(sh, F_READY, state(sh->c)[S_SEQ] + 1)) give_up(sh, gen);
+}
+
+struct List {  // the results for one token
+  const Ctx *c;
+  const uint64_t *list;
+  const float *w;
+  int64_t back, bytes;
+  DEV const char *row(int64_t j) const {
+    uint64_t v = list[j];
+    int64_t d = (int64_t)(v >> 48), i = (int64_t)(v & row_mask);
+    if (c->engine && d != c->rank) return (const char *)(c->pulled + (engine_base(*c, d) + i) * bytes);
+    if (c->engine) i += engine_base(*c, d);
+    return (const char *)(((const uint64_t *)c->peers)[d] + back + i * bytes);
+  }
+  DEV float weight(int64_t j) const { return w[j]; }
+};
+
+enum { fetch_stages = 6, fetch_piece = 2048 };
+
+// fetch_bulk fetches pieces of rows by bulk copies into a ring that every warp has
+// for itself, a few ahead, and adds them up from there.
+template <int S, bool WEIGHTED>
+DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bias, bool own_bias, char *out, char *room) {
+  const int U = fetch_piece / S / 256, stages = fetch_stages;
+  uint64_t *full = (uint64_t *)room + WARP * stages;
+  char *ring = room + 1024 + (int64_t)WARP * stages * fetch_piece;
+  if (LANE < stages) barrier_init(&full[LANE]);
+  barrier_init_done();
+  __syncwarp();
+  int64_t K = c.topk, tokens = ((const int64_t *)r)[H_TOKENS], all = (int64_t)gridDim.x * WARPS, bytes = base.bytes;
+  const int *len = at<int>(r, c.r_n);
+  const uint64_t *lists = at<uint64_t>(r, c.r_list);
+  int pieces = (int)((bytes + fetch_piece - 1) / fetch_piece);
+  uint32_t vs = (uint32_t)c.hidden / 8;
+  int64_t first = (int64_t)blockIdx.x * WARPS + WARP;
+
+  // What is fetched next: piece gp of row gj of token gt, whose rows the lanes know.
+  int64_t gt = first - all;
+  int gn = 0, gp = 0, gj = 0, issued = 0;
+  uint64_t ga = 0;
+  auto advance = [&] {
+    do {
+      gt += all;
+      gn = gt < tokens ? len[gt] : 1;
+    } while (gn == 0);
+    List l = base;
+    l.list = lists + gt * K;
+    ga = gt < tokens && LANE < gn ? (uint64_t)l.row(LANE) : 0;
+  };
+  auto issue = [&] {
+    if (gt >= tokens) return;
+    uint64_t src = __shfl_sync(FULL, ga, gj);
+    int slot = issued++ % stages;
+    if (LANE == 0) {
+      int64_t off = (int64_t)gp * fetch_piece;
+      bulk_load(ring + slot * fetch_piece, (const char *)src + off, (uint32_t)min((int64_t)fetch_piece, bytes - off), &full[slot]);
+    }
+    if (++gj < gn) return;
+    gj = 0;
+    if (++gp < pieces) return;
+    gp = 0;
+    advance();
+  };
+  advance();
+  for (int i = 0; i < stages; i++) issue();
+
+  int taken = 0;
+  int n = first < tokens ? len[first] : 0;
+  for (int64_t t = first; t < tokens; t += all) {
+    int following = t + all < tokens ? len[t + all] : 0;
+    const float *b = bias ? bias + (own_bias ? t * c.hidden : 0) : 0;
+    const float *w = at<float>(r, c.r_list_w) + t * K;
+    for (int p = 0; p < pieces; p++) {
+      uint32_t v0 = p * (U * 32) + LANE;
+      float acc[U][8];
+#pragma unroll
+      for (int u = 0; u < U; u++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) acc[u][i] = b && v0 + u * 32 < vs ? b[(v0 + u * 32) * 8 + i] : 0.0f;
+      for (int j = 0; j < n; j++, taken++) {
+        int slot = taken % stages;
+        barrier_wait(&full[slot], (uint32_t)(taken / stages & 1));
+        const Vec<S, 8> *have = (const Vec<S, 8> *)(ring + slot * fetch_piece);
+        float weight = WEIGHTED ? w[j] : 0.0f;
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+          Vec<S, 8> v = have[u * 32 + LANE];
+#pragma unroll
+          for (int i = 0; i < 8; i++) {
+            float y = v.get(i);
+            acc[u][i] = __fadd_rn(acc[u][i], WEIGHTED ? __fmul_rn(y, weight) : y);
+          }
+        }
+        __syncwarp();
+        issue();
+      }
+#pragma unroll
+      for (int u = 0; u < U; u++)
+        if (v0 + u * 32 < vs) put<2, 8>(out + t * c.hidden * 2, v0 + u * 32, acc[u]);
+    }
+    n = following;
+  }
+}
+
+// moe_combine fetches the results for this rank's tokens from where they were made
+// and adds them up.
+KERNEL(512)
+moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t gen, uint64_t options, uint64_t code) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  uint64_t seq = state(c)[S_SEQ] + 1;
+  if (!await(sh, F_READY, seq)) return give_up(sh, gen);
+  if (threadIdx.x == 0) {
+    Fault own = {none, 0, 0, 0};
+    uint64_t number = code ? 0 : ((const uint64_t *)r)[H_NUMBER];
+    const char *h = head_at(c, c.rank, seq, c.rank);  // what moe_ready found
+    own.code = *(const uint32_t *)(h + 24);
+    own.a = *(const uint64_t *)(h + 32);
+    own.b = *(const uint64_t *)(h + 40);
+    own.c = *(const uint64_t *)(h + 48);
+    judge(sh, seq, call_combine, number, own);
+  }
+  __syncthreads();
+  if (sh->code == none) {
+    int64_t K = c.topk, tokens = ((const int64_t *)r)[H_TOKENS];
+    const int *len = at<int>(r, c.r_n);
+    int64_t size = c.at_expert ? c.share_size : c.y_size;
+    bool wide = c.hidden % 8 == 0 && ((uint64_t)out & 15) == 0;
+    List terms;
+    terms.c = &c;
+    terms.back = c.back;
+    terms.bytes = c.hidden * size;
+    int64_t all = (int64_t)gridDim.x * WARPS, me = (int64_t)blockIdx.x * WARPS + WARP;
+    int64_t share = warps_a_row(tokens, all, c.hidden);
+    if (options & o_bulk) {
+      char *room = SHARED + ((sizeof(Shared) + 127) & ~127ul);
+      bool own = options & o_own_bias;
+      if (c.at_expert && size == 2) fetch_bulk<2, false>(c, r, terms, bias, own, out, room);
+      else if (c.at_expert) fetch_bulk<4, false>(c, r, terms, bias, own, out, room);
+      else if (size == 2) fetch_bulk<2, true>(c, r, terms, bias, own, out, room);
+      else fetch_bulk<4, true>(c, r, terms, bias, own, out, room);
+      tokens = 0;
+    }
+    for (int64_t i = me; i < tokens * share; i += all) {
+      int64_t t = i / share;
+      terms.list = at<uint64_t>(r, c.r_list) + t * K;
+      const float *b = bias ? bias + (options & o_own_bias ? t * c.hidden : 0) : 0;
+      unsigned lane = (unsigned)(i % share) * 32 + LANE, lanes = (unsigned)share * 32;
+      char *o = out + t * c.hidden * 2;
+      if (c.at_expert) {
+        sum_any<false>(terms, len[t], c.hidden, size, 2, wide, b, o, lane, lanes);
+      } else {
+        terms.w = at<float>(r, c.r_list_w) + t * K;
+        sum_any<true>(terms, len[t], c.hidden, size, 2, wide, b, o, lane, lanes);
+      }
+    }
+  }
+  if (!leave(sh)) return;
+  raise(sh, F_DONE, seq);
+  if ((options & o_drain) && !await(sh, F_DONE, seq)) return give_up(sh, gen);
+  if (threadIdx.x == 0) {
+    state(c)[S_SEQ] = seq;
+    state(c)[S_COMBINED] = seq;
+    tell(sh, gen);
+  }
+}
+
+// The copy engine's mover.
+
+// moe_pack gathers part of the rows for every rank into room for one copy each.
+KERNEL(512)
+moe_pack(const Ctx *ctx, uint64_t r, const char *x, int64_t from, int64_t to) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  if (((const int64_t *)r)[H_CODE] != none) return;
+  const int *inv = at<int>(r, c.r_inv);
+  const int64_t *to_rank = at<int64_t>(r, c.r_to);
+  int64_t n = to - from;
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < n * c.ranks; i += (int64_t)gridDim.x * WARPS) {
+    int64_t d = i / n, j = from + i % n;
+    if (j >= to_rank[d]) continue;
+    int64_t t = inv[d * c.max_tokens + j];
+    uint64_t room = d == c.rank ? mine(c) + c.arrive : c.send;  // nothing carries rows to their own rank
+    copy(at<char>(room, (d * c.max_tokens + j) * c.row_bytes), x + t * c.row_bytes, c.row_bytes, LANE, 32);
+  }
+}
+
+// moe_sent tells a rank that part (from 1) of what goes there has arrived.
+KERNEL(128)
+moe_sent(const Ctx *ctx, uint64_t r, int64_t to, uint64_t part) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  if (((const int64_t *)r)[H_CODE] != none || threadIdx.x) return;
+  __threadfence_system();
+  store_release(flag(c, to, F_DATA, c.rank), state(c)[S_SEQ] << 8 | part);
+}
+
+// moe_unpack puts a part of what every rank has sent in place.
+KERNEL(512)
+moe_unpack(const Ctx *ctx, uint64_t r, int64_t from, int64_t to) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(ctx, sh)) return;
+  const Ctx &c = sh->c;
+  if (((const int64_t *)r)[H_CODE] != none) return;
+  uint64_t p = mine(c);
+  const int64_t *begin = at<int64_t>(r, c.r_from), *start = at<int64_t>(p, c.pair_start), *rows = at<int64_t>(p, c.pair_row);
+  int64_t n = to - from;
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < n * c.ranks; i += (int64_t)gridDim.x * WARPS) {
+    int64_t s = i / n, j = from + i % n, q = begin[s] + j;
+    if (q >= begin[s + 1]) continue;
+    const char *src = at<char>(p, c.arrive + (s * c.max_tokens + j) * c.row_bytes);
+    if (!c.expert_major) {
+      copy(at<char>(p, c.rows + q * c.row_bytes), src, c.row_bytes, LANE, 32);
+      continue;
+    }
+    for (int64_t k = start[q]; k < start[q + 1]; k++) copy(at<char>(p, c.rows + rows[k] * c.row_bytes), src, c.row_bytes, LANE, 32);
+  }
+}
+
+// moe_fill sets words.
+KERNEL(512)
+moe_fill(uint32_t *p, int64_t n, uint32_t v) {
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) p[i] = v;
+}
+
+// Blocks of 128 channels in e4m3 with a scale each: x = q * scale.
+
+DEV uint32_t to_e4m3(float f) {
+  uint32_t u = __float_as_uint(f), sign = u >> 24 & 0x80, m = u & 0x7fffffff;
+  if (m > 0x7f800000) return 0x7f;
+  if (m >= __float_as_uint(464.0f)) return sign | 0x7e;  // beyond half a unit over 448: saturated
+  if (m < __float_as_uint(0.015625f)) return sign | (uint32_t)__float2int_rn(__fmul_rn(__uint_as_float(m), 512.0f));
+  m += 0x7ffff + (m >> 20 & 1);
+  m = (m >> 20) - (120 << 3);
+  return sign | (m > 0x7e ? 0x7e : m);
+}
+DEV float from_e4m3(uint32_t q) {
+  uint32_t e = q >> 3 & 15, m = q & 7;
+  float v = e ? __uint_as_float((e + 120) << 23 | m << 20) : __fmul_rn((float)m, 0.001953125f);
+  if ((q & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000);
+  return q & 0x80 ? -v : v;
+}
+
+// moe_to_fp8 casts rows of bf16, a warp a block of channels.
+KERNEL(512)
+moe_to_fp8(const unsigned short *x, unsigned char *q, float *scales, int64_t rows, int64_t hidden) {
+  int64_t per = (hidden + 127) / 128;
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < rows * per; i += (int64_t)gridDim.x * WARPS) {
+    int64_t row = i / per, h0 = i % per * 128;
+    float v[4], most = 0.0f;
+    bool quads = hidden % 4 == 0 && ((uint64_t)x & 7) == 0 && ((uint64_t)q & 3) == 0;
+    for (int k = 0; k < 4; k++) {
+      int64_t h = h0 + (quads ? (int)LANE * 4 + k : (int)LANE + k * 32);
+      v[k] = h < hidden ? widen(x[row * hidden + h]) : 0.0f;
+      most = fmaxf(most, fabsf(v[k]));
+    }
+    for (int d = 16; d; d >>= 1) most = fmaxf(most, __shfl_xor_sync(FULL, most, d));
+    most = fmaxf(most, 1e-4f);
+    float down = __fdiv_rn(448.0f, most);
+    if (LANE == 0) scales[i] = __fdiv_rn(most, 448.0f);
+    uint32_t four = 0;
+    for (int k = 0; k < 4; k++) {
+      uint32_t b = to_e4m3(__fmul_rn(v[k], down));
+      int64_t h = h0 + LANE + k * 32;
+      if (quads) four |= b << (8 * k);
+      else if (h < hidden) q[row * hidden + h] = (unsigned char)b;
+    }
+    if (quads && h0 + LANE * 4 < hidden) *(uint32_t *)(q + row * hidden + h0 + LANE * 4) = four;
+  }
+}
+
+// moe_from_fp8 is the way back.
+KERNEL(512)
+moe_from_fp8(const unsigned char *q, const float *scales, unsigned short *x, int64_t rows, int64_t hidden) {
+  int64_t per = (hidden + 127) / 128;
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < rows * per; i += (int64_t)gridDim.x * WARPS) {
+    int64_t row = i / per, h0 = i % per * 128;
+    float s = scales[i];
+    for (int64_t h = h0 + LANE; h < h0 + 128 && h < hidden; h += 32)
+      x[row * hidden + h] = (unsigned short)narrow(__fmul_rn(from_e4m3(q[row * hidden + h]), s));
+  }
+}

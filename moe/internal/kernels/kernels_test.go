@@ -1,0 +1,75 @@
+package kernels
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The PTX is of this source: `make ptx-moe` makes it anew.
+func TestPTXIsOfSource(t *testing.T) {
+	src, err := os.ReadFile("kernels.cu")
+	require.NoError(t, err)
+	first, _, _ := bytes.Cut(PTX, []byte("\n"))
+	require.Equal(t, fmt.Sprintf("// source sha256:%x", sha256.Sum256(src)), string(first))
+	for k := range Kernels {
+		require.Contains(t, string(PTX), ".entry "+k.String()+"(")
+	}
+}
+
+// No product is fused with a sum: results are those of the host.
+func TestNoContraction(t *testing.T) {
+	require.NotRegexp(t, regexp.MustCompile(`fma\.rn\.f32|mad\.rn\.f32|\.ftz\.f32|ex2\.approx`), string(PTX))
+	require.Contains(t, string(PTX), "mul.rn.f32")
+	require.Contains(t, string(PTX), "add.rn.f32")
+}
+
+// Ctx has the fields of the kernels' struct, in its order, and constants agree.
+func TestMirror(t *testing.T) {
+	src, err := os.ReadFile("kernels.cu")
+	require.NoError(t, err)
+	text := string(src)
+	_, text, _ = strings.Cut(text, "struct Ctx {")
+	body, rest, _ := strings.Cut(text, "};")
+	body = regexp.MustCompile(`//[^\n]*`).ReplaceAllString(body, "")
+	var theirs []string
+	for _, d := range strings.Split(body, ";") {
+		d = regexp.MustCompile(`^\s*u?int64_t`).ReplaceAllString(d, "")
+		for n := range strings.SplitSeq(d, ",") {
+			if n = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(n), "_", "")); n != "" {
+				theirs = append(theirs, n)
+			}
+		}
+	}
+	var ours []string
+	c := reflect.TypeFor[Ctx]()
+	for i := range c.NumField() {
+		ours = append(ours, strings.ToLower(c.Field(i).Name))
+		require.EqualValues(t, 8, c.Field(i).Type.Size())
+	}
+	require.Equal(t, theirs, ours)
+	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d", moverWarps, maxStages))
+	require.Contains(t, rest, fmt.Sprintf("fetch_stages = %d, fetch_piece = %d", fetchStages, fetchPiece))
+	require.Contains(t, rest, fmt.Sprintf("last_part = %d", LastPart))
+	require.Contains(t, rest, "enum { F_HEAD, F_DATA, F_READY, F_DONE, flag_kinds }")
+	require.Contains(t, rest, "W_COUNTS = 16")
+	require.LessOrEqual(t, int64(FetchShared), int64(SharedMost))
+}
+
+// Pieces of rows fit into shared memory whatever the row, and into bulk copies.
+func TestStages(t *testing.T) {
+	for row := int64(1); row < 1<<20; row += 1 + row/7 {
+		stage, n := Stages(row)
+		require.GreaterOrEqual(t, n, int64(3))
+		require.LessOrEqual(t, n, int64(maxStages))
+		require.Zero(t, stage%16)
+		require.LessOrEqual(t, int64(DispatchShared(stage, n)), int64(SharedMost))
+	}
+}
