@@ -14,6 +14,7 @@ func TestCells(t *testing.T) {
 	c := CellsAt(unsafe.Pointer(&line), 0)
 	line[0], line[NICCell/8], line[2] = 5, 7, 100
 	assert.Equal(t, uint64(12), c.Load())
+	assert.Equal(t, uint64(112), CellsAt(unsafe.Pointer(&line), StreamCells).Load())
 	var one atomic.Uint64
 	one.Store(3)
 	assert.Equal(t, uint64(3), OneCell(&one).Load())
