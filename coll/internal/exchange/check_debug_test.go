@@ -4,6 +4,7 @@ package exchange
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"goshmem/coll/internal/plan"
@@ -44,14 +45,17 @@ func TestInvariants(t *testing.T) {
 		}
 		e := engine()
 		q := &e.peers[2]
-		q.credits.Store(5)
+		var word atomic.Uint64
+		q.credits = heap.OneCell(&word)
+		word.Store(5)
 		e.creditsOf(q)
-		q.credits.Store(4)
+		word.Store(4)
 		e.creditsOf(q)
 		number("a counter goes back", 5, e.settled())
 
 		e = engine()
-		e.peers[0].datas.Store(1)
+		word.Store(1)
+		e.peers[0].datas = heap.OneCell(&word)
 		number("data without a credit", 3, e.settled())
 
 		e = engine()
