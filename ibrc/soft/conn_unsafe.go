@@ -58,10 +58,9 @@ type want struct {
 
 // answer is one that we owe.
 type answer struct {
-	src   unsafe.Pointer // of data; nil: old is the answer
-	n     uint32
-	old   uint64
-	began bool
+	src unsafe.Pointer // of data; nil: old is the answer
+	n   uint32
+	old uint64
 }
 
 func newConn(q *qp, fd int) *conn {

@@ -28,8 +28,6 @@ const (
 	kOld                    // offset is the old value: the answer to the oldest kFetch
 	kAck                    // offset requests are applied
 	kBye                    // nothing follows: the sender closes in order
-
-	numKinds
 )
 
 type header struct {
@@ -63,9 +61,6 @@ func (k kind) operands() int {
 	}
 	return 0
 }
-
-// request reports whether a frame is counted.
-func (k kind) request() bool { return k >= kWrite && k <= kFetch }
 
 // badFrame is what a peer must not send.
 func badFrame(h *header, what string) error {
