@@ -76,7 +76,7 @@ bench: build ## the figures of docs/perf, on this machine
 bench-peers: build ## collectives beside Open MPI's and OSHMEM's (MPICC, OSHCC, MPIRUN, OSHRUN); says what is missing
 	$(GO) run ./bench/peers -goshmem $(BUILD)/goshmem $(PEERS_FLAGS)
 
-GPU_TESTS := internal/cuda nvlink/device/cudadev nvlink rma pe
+GPU_TESTS := internal/cuda nvlink/device/cudadev nvlink rma pe moe
 test-gpu-build: ## test binaries for a machine with GPUs, into build/gpu/
 	@mkdir -p $(BUILD)/gpu
 	@set -e; for p in $(GPU_TESTS); do \
@@ -123,7 +123,6 @@ clean: ## remove what was built
 # CUDA 12 or later; NVCC says which. An earlier one states a version of PTX that
 # lacks bulk copies, which is put right.
 NVCC ?= nvcc
-.PHONY: ptx-moe
 ptx-moe:
 	$(NVCC) -arch=sm_90 -std=c++17 -ptx moe/internal/kernels/kernels.cu -o moe/internal/kernels/kernels.ptx.new
 	{ echo "// source sha256:$$(sha256sum < moe/internal/kernels/kernels.cu | cut -d' ' -f1)"; \

@@ -83,15 +83,15 @@ func TestInfo(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"Version", "Launch", "Options", "Machine", "Memory", "Copies",
+		"Version", "Launch", "Options", "Machine", "GPUs", "Memory", "Copies",
 		"RDMA ports of 3 PEs of this host", "Paths in a world of 3 PEs on this host", "Paths that can be forced by GOSHMEM_PATH",
 	}, titles)
 	assert.Regexp(t, `(?m)^  pe 0-2 to 0-2 +direct +same host`, stdout)
 
 	status, stdout, _ = runTool(t, "info", "-md")
 	assert.Equal(t, exitOK, status)
-	assert.Equal(t, 9, strings.Count(stdout, "## "))
-	assert.Equal(t, 18, strings.Count(stdout, "```\n"))
+	assert.Equal(t, 10, strings.Count(stdout, "## "))
+	assert.Equal(t, 20, strings.Count(stdout, "```\n"))
 
 	// Simulated nodes, by the flag and as a job's PE finds them.
 	_, stdout, _ = runTool(t, "info", "-n", "4", "-nodes", "2")

@@ -44,6 +44,7 @@ run adaptor 100 ./cudadev.test -test.v -test.timeout 95s
 run operations 200 ./rma.test -test.v -test.run TestDevice -test.timeout 195s
 run stress 150 env GOSHMEM_TEST_STRESS="${GPU_STRESS:-1000000}" ./rma.test -test.v -test.run 'TestDevice/cuda/vmm/pes2/device_stress' -test.timeout 145s
 run kernels 120 ./nvlink.test -test.v -test.run TestGPU -test.timeout 115s
+run moe 200 ./moe.test -test.v -test.run TestDevice -test.timeout 195s
 run kill 100 ./pe.test -test.v -test.run TestDeviceKill -test.timeout 95s
 if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$CUDA_MPS_PIPE_DIRECTORY" ]; then
 	mps
