@@ -171,14 +171,14 @@ func fill(b []byte, seed, at int) {
 
 func pattern(seed, i int) byte { return table[start(seed, i)] }
 
-// diff is the first index at which b is not what seed stands for; -1: none.
+// diff is the first index at which b is not what seed stands for; -1: none. Where b
+// was mended by a late write before the index was found, it is the last looked at.
 func diff(b []byte, seed, at int) int {
 	done := 0
 	for i := start(seed, at); done < len(b); i = 0 {
 		n := min(len(b)-done, tableLen-i)
 		if !bytes.Equal(b[done:done+n], table[i:i+n]) {
-			for b[done] == pattern(seed, at+done) {
-				done++
+			for end := done + n - 1; done < end && b[done] == pattern(seed, at+done); done++ {
 			}
 			return done
 		}
