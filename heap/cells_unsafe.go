@@ -18,10 +18,18 @@ func CellsAt(p unsafe.Pointer, streams int) Cells {
 	return Cells{(*atomic.Uint64)(p), (*atomic.Uint64)(unsafe.Add(p, NICCell)), streams}
 }
 
-// OneCell is a word that one agent alone changes.
+// OneCell is a word that one kind of agent alone changes.
 func OneCell(w *atomic.Uint64) Cells { return Cells{w, &zero, 0} }
 
 var zero atomic.Uint64
+
+// Only is the word of a signal that only CPUs change; nil: others do too.
+func (c Cells) Only() *atomic.Uint64 {
+	if c.nic == &zero && c.streams == 0 {
+		return c.cpu
+	}
+	return nil
+}
 
 // Load is the signal's value.
 func (c Cells) Load() uint64 {

@@ -316,16 +316,32 @@ func (c *Context) CheckLocal(r heap.Ref, n uint64) error {
 	return c.pe.world.table.Check(c.pe.rank, r, n)
 }
 
-// SignalCells are the words of a signal of this PE.
+// OwnSignal is the word of a signal in this PE's heap that only CPUs change; nil
+// where that is not so, or the reference is none: SignalCells tells.
+func (c *Context) OwnSignal(s heap.Signal) *atomic.Uint64 {
+	r, o := s.Ref(), &c.pe.own
+	off := r.Offset()
+	if r.Key() != o.key || off%8 != 0 || off > o.size || o.size-off < heap.SignalSize || c.pe.world.remote != nil || c.pe.world.gpu != nil {
+		return nil
+	}
+	return (*atomic.Uint64)(unsafe.Add(o.base, off))
+}
+
+// SignalCells are the words of a signal of this PE: one where no adapter and no
+// stream can change it.
 func (c *Context) SignalCells(s heap.Signal) (heap.Cells, error) {
-	p, err := c.LocalWord(s.Ref(), 8)
+	r, w := s.Ref(), c.pe.world
+	p, err := c.LocalWord(r, 8)
 	if err == nil {
-		err = c.CheckLocal(s.Ref(), heap.SignalSize)
+		err = c.CheckLocal(r, heap.SignalSize)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return heap.Cells{}, err
+	case w.remote == nil && w.gpu == nil:
+		return heap.OneCell((*atomic.Uint64)(p)), nil
 	}
-	return heap.CellsAt(p, c.StreamCells(s.Ref())), nil
+	return heap.CellsAt(p, c.StreamCells(r)), nil
 }
 
 // LocalWord is the address of an aligned word of this PE's own memory.

@@ -43,6 +43,11 @@ type PE struct {
 	context *Context // the default one
 	coll    *Context // collectives of all teams share its lanes
 
+	own struct { // this PE's heap, for OwnSignal
+		base      unsafe.Pointer
+		size, key uint64
+	}
+
 	closing atomic.Bool // Close began
 	closed  atomic.Bool // no wait may go on
 	gone    goodbyes

@@ -310,6 +310,8 @@ func (w *World) addPE(rank int, m bootstrap.Member, pol spin.Policy) error {
 // every one, and begins to listen to events.
 func (p *PE) found() {
 	w := p.world
+	m := w.table.Region(p.rank, heap.RegionHeap)
+	p.own.base, p.own.size, p.own.key = m.Base, m.Size, heap.MakeRef(w.id, heap.RegionHeap, 0).Key()
 	all := ranks(w.size)
 	node := slices.DeleteFunc(ranks(w.size), func(i int) bool { return w.peers[i].Node != w.peers[p.rank].Node })
 	p.team = &Team{pe: p, members: all, rank: p.rank, tag: "w"}

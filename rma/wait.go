@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
@@ -69,7 +70,10 @@ func WaitSignal(ctx context.Context, c *pe.Context, sig heap.Signal, cmp Cmp, v 
 	if !c.Use() {
 		return waitErr(c, "rma: wait signal", sig.Ref(), nil, c.Refusal())
 	}
-	err := waitSignal(ctx, c, sig, cmp, v, opts)
+	var err error
+	if w := c.OwnSignal(sig); w == nil || cmp >= numCmp || len(opts) > 0 || !spinOnly(c, w, cmp, v) {
+		err = waitSignal(ctx, c, sig, cmp, v, opts)
+	}
 	c.Unuse() // not deferred: that is a nanosecond of every signal
 	return err
 }
@@ -102,6 +106,22 @@ const lookEvery = 8
 // what is looked at between two looks at it is latency. It gives up soon when the
 // proxy has work, which the wait proper drives.
 func spinWord(c *pe.Context, w heap.Cells, cmp Cmp, v uint64) bool {
+	if only := w.Only(); only != nil {
+		return spinOnly(c, only, cmp, v)
+	}
+	for i := range uint32(c.SpinTurns()) {
+		if holds(w.Load(), cmp, v) {
+			return true
+		}
+		if i%lookEvery == lookEvery-1 && c.Busy() {
+			return false
+		}
+		spin.Turn(i)
+	}
+	return holds(w.Load(), cmp, v)
+}
+
+func spinOnly(c *pe.Context, w *atomic.Uint64, cmp Cmp, v uint64) bool {
 	for i := range uint32(c.SpinTurns()) {
 		if holds(w.Load(), cmp, v) {
 			return true
