@@ -125,6 +125,8 @@ func TestWorldKill(t *testing.T) {
 				ref := e.Mem(1 << 20)
 				e.Barrier()
 				if e.Rank() == dead {
+					// The others have left the barrier, in which they wait for this PE.
+					e.OK(rma.WaitSignal(e.Ctx, e.C, sig.At(2), rma.GE, 2))
 					f.Stall(-1, dead)
 					e.OK(rma.Signal(e.C, sig.At(0), rma.SignalAdd, 1, 0))
 					e.OK(rma.Signal(e.C, sig.At(0), rma.SignalAdd, 1, 2))
@@ -134,6 +136,7 @@ func TestWorldKill(t *testing.T) {
 					return
 				}
 				other := 2 - e.Rank()
+				e.OK(rma.Signal(e.C, sig.At(2), rma.SignalAdd, 1, dead))
 				e.OK(rma.WaitSignal(e.Ctx, e.C, sig.At(0), rma.GE, 1))
 				ticket, err := rma.PutMemNBI(e.C, ref, make([]byte, 1<<20), dead)
 				e.OK(err)
