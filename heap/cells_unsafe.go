@@ -23,14 +23,6 @@ func OneCell(w *atomic.Uint64) Cells { return Cells{w, &zero, 0} }
 
 var zero atomic.Uint64
 
-// Only is the word of a signal that only CPUs change; nil: others do too.
-func (c Cells) Only() *atomic.Uint64 {
-	if c.nic == &zero && c.streams == 0 {
-		return c.cpu
-	}
-	return nil
-}
-
 // Load is the signal's value.
 func (c Cells) Load() uint64 {
 	s := c.cpu.Load() + c.nic.Load()
