@@ -23,7 +23,8 @@ type Estimate struct {
 // Predict works the formulas out that docs/planning.md explains. A call is bound by
 // the processor, which posts and copies, or by the port:
 //
-//	direct: credits, own part and copies within the node, then max(posts, bytes / bandwidth) + latency
+//	direct: credits, own part and copies within the node, then max(posts, bytes / bandwidth) + latency;
+//	        what is short goes with the credits: max(posts + copies, bytes / bandwidth + latency)
 //	relay:  max(posts + copies, bytes / bandwidth + latency + a forward, grant, data and forward of one round)
 //
 // It knows no limit of size, and no waiting of one PE for another that is slower.
@@ -39,11 +40,11 @@ func Predict(c Config, algo coll.Algo, n int64) (Estimate, error) {
 	if m.payload < 1 {
 		return Estimate{}, fmt.Errorf("relaysim: a slot of %d B has no room behind its header for %d PEs: %w", k.RelayBytes, c.PerNode, pe.ErrConfig)
 	}
-	relays := c.Nodes > 1 && (algo == coll.AlgoRelay || algo == coll.AlgoAuto && c.PerNode > 1)
+	m.rounds = c.Nodes > 1 && (algo == coll.AlgoRelay || algo == coll.AlgoAuto && c.PerNode > 1)
 	switch {
-	case relays && (algo == coll.AlgoRelay || n < k.Straight):
+	case m.rounds && (algo == coll.AlgoRelay || n < k.Straight):
 		return m.relay(), nil
-	case relays: // rounds without bytes take place all the same
+	case m.rounds: // rounds without bytes take place all the same
 		e := m.direct()
 		e.Rounds = c.Nodes - 1
 		e.Messages += int64(e.Rounds)
@@ -66,6 +67,7 @@ func fewNodes(c Config) []int {
 type model struct {
 	Config
 	n, merge, payload int64
+	rounds            bool
 	slots             int
 }
 
@@ -88,12 +90,32 @@ func (m *model) within(row int64) time.Duration {
 func (m *model) direct() Estimate {
 	remote := int64(m.Nodes-1) * int64(m.PerNode)
 	posts := time.Duration(remote) * m.Post
+	if n := m.Nodes * m.PerNode; !m.rounds && m.n <= plan.CarryMax(n) {
+		return m.carry(posts)
+	}
 	e := Estimate{Peers: int(remote), Messages: 2 * remote, LinkBytes: remote * (m.n + plan.CreditBytes)}
 	before := posts + m.within(0)
 	e.CPU = before + posts
 	e.Time = before + max(posts, perSecond(remote*m.n, m.Bandwidth))
 	if remote > 0 {
 		e.Time += m.Latency
+	}
+	return e
+}
+
+// carry is direct with what is short: it goes with the entries, and the receiver
+// copies it.
+func (m *model) carry(posts time.Duration) Estimate {
+	others := int64(m.PerNode - 1)
+	remote := int64(m.Nodes-1) * int64(m.PerNode)
+	message := int64(plan.CreditBytes+plan.CountBytes) + m.n
+	e := Estimate{Peers: int(remote), Messages: remote, LinkBytes: remote * message}
+	sent := posts + m.copies(others, others*message)
+	e.CPU = sent + m.copies(1+others+remote, (1+others+remote)*m.n)
+	e.Time = e.CPU
+	if remote > 0 {
+		last := m.Latency + m.copies(1, m.n)
+		e.Time = max(e.CPU, sent+last, perSecond(e.LinkBytes, m.Bandwidth)+last)
 	}
 	return e
 }

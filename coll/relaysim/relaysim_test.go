@@ -105,8 +105,8 @@ func TestRelayWinsWhereShort(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if m := rows[1]; m.Direct.Messages != 120 || m.Relay.Messages != 30 {
-		t.Errorf("messages of a PE: %d and %d, want 60 peers and 15 rounds, two each", m.Direct.Messages, m.Relay.Messages)
+	if m := rows[1]; m.Direct.Messages != 60 || m.Relay.Messages != 30 {
+		t.Errorf("messages of a PE: %d and %d, want 60 peers, and 15 rounds of two", m.Direct.Messages, m.Relay.Messages)
 	}
 	two := c
 	two.Coll.RelayBanks = 2

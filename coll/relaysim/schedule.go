@@ -68,6 +68,12 @@ func (b *builder) peers(p int) []int {
 func (b *builder) credits(j int) {
 	for _, p := range b.peers(j) {
 		bytes := int64(plan.CreditBytes)
+		if !b.ch.Rounds {
+			bytes += plan.CountBytes
+		}
+		if b.ch.Carried(b.n) {
+			bytes += b.n
+		}
 		switch b.ch.Way(p, j, b.n) {
 		case plan.Near:
 			if b.ch.Rounds {
@@ -87,7 +93,11 @@ func (b *builder) straight(p int) {
 	for _, j := range b.peers(p) {
 		switch b.ch.Way(p, j, b.n) {
 		case plan.Near, plan.Straight:
-			b.add(p, j, b.n, b.credit[j*b.t.Size()+p])
+			if b.ch.Carried(b.n) {
+				b.add(p, p, b.n, b.credit[j*b.t.Size()+p]) // to its place
+			} else {
+				b.add(p, j, b.n, b.credit[j*b.t.Size()+p])
+			}
 		}
 	}
 }

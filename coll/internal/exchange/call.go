@@ -89,7 +89,12 @@ func (e *Engine) Step() (done bool, err error) {
 		}
 	}
 	if e.told < len(e.in) || e.open < len(e.banks) || len(e.sendTo) > 0 || e.self < e.rows.sendN[e.rank] ||
-		e.sources > 0 || e.serving > 0 || e.owing > 0 || !e.allArrived() {
+		e.sources > 0 || e.serving > 0 || e.owing > 0 {
+		return false, e.reap()
+	}
+	if ok, err := e.allArrived(); err != nil {
+		return false, err
+	} else if !ok {
 		return false, e.reap()
 	}
 	if len(e.tickets) > 0 {
@@ -122,20 +127,25 @@ func (e *Engine) publish() error {
 
 // allArrived tells whether everything for this PE is there, its own duties as a
 // relay apart.
-func (e *Engine) allArrived() bool {
+func (e *Engine) allArrived() (bool, error) {
 	for e.arrived < len(e.in) {
-		if e.datasOf(&e.peers[e.in[e.arrived]]) == 0 {
-			return false
+		p := &e.peers[e.in[e.arrived]]
+		if e.l.ch.Carried(e.rows.recvN[p.rank]) {
+			if ok, err := e.look(p); !ok {
+				return false, err
+			}
+		} else if e.datasOf(p) == 0 {
+			return false, nil
 		}
 		e.arrived++
 		e.moved = true
 	}
 	for i := range e.relays {
 		if r := &e.relays[i]; r.want > 0 && r.words.Load()-r.base < r.want {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }
 
 // track remembers an operation that is not complete.
@@ -173,7 +183,9 @@ func (e *Engine) end() error {
 		}
 		switch ch.Way(j, e.rank, r.recvN[j]) {
 		case plan.Near, plan.Straight:
-			p.dataBase++
+			if !e.l.ch.Carried(r.recvN[j]) {
+				p.dataBase++
+			}
 		}
 	}
 	e.endRounds()

@@ -14,7 +14,7 @@
 // has counted. Sender and receiver know alike which way their bytes go (see
 // plan.Way), so each knows what the other adds:
 //
-//	near, straight  one credit, one data signal a call
+//	near, straight  one credit a call, one data signal unless the entry carries it
 //	rail            max(T, sub-rounds) credits (grants), a data signal a sub-round
 //	relayed         a forwarded signal of the relay, also for no bytes
 //
@@ -24,6 +24,10 @@
 // receiver wants the bytes and how many it expects. The sender compares that with
 // its own count before it sends. Nothing is written to a buffer before its owner
 // has entered the call, and no PE knows more than its own row of counts.
+//
+// Where there are no rounds the entry also tells what its sender sends, and
+// carries that if it is short: the receiver copies it to its place, and the call
+// is one message each way.
 //
 // To the PEs of its node a receiver also sends its row for the sources that they
 // serve: where a relay puts what it passes on. A relay's first grants of a round
@@ -35,8 +39,8 @@
 //
 // Rows are in two sets, by parity of the call: a member may be one call ahead,
 // never two, since it ends a call only when every PE of its node has sent in it.
-// Entries need one set: who sends the next has had the data signal that follows
-// the last.
+// Entries that carry are in two sets for the same reason; others need one: who
+// sends the next has had the data signal that follows the last.
 //
 // # Order
 //

@@ -20,9 +20,8 @@ type Engine struct {
 	node int // its number in the topology
 	on   []int
 
-	// Where this PE's signals and entries are at any other.
+	// Where this PE's signals are at any other.
 	credit, data, forwarded heap.Signal
-	entry                   heap.Ref
 
 	peers  []peer
 	order  []int   // the other ranks: own node first, then by rounds
@@ -73,11 +72,10 @@ type peer struct {
 	creditSeen, dataSeen uint64 // debug builds
 
 	// What the peer's entry of this call says, once ready.
-	entryIn []byte
-	round   *round // in which it is this PE's rail peer; nil: in none
-	ready   bool
-	to      heap.Ref // where it wants this PE's bytes
-	region  heap.Ref // its receive region: rows count from there
+	round  *round // in which it is this PE's rail peer; nil: in none
+	ready  bool
+	to     heap.Ref // where it wants this PE's bytes
+	region heap.Ref // its receive region: rows count from there
 
 	entryOut []byte
 	rowOut   []byte // near, with rounds: its sources' entries
@@ -109,7 +107,6 @@ func New(c *pe.Context, t *plan.Topology, cfg Config, mem Memory) (*Engine, erro
 	e := &Engine{
 		c: c, t: t, l: l, mem: mem, rank: rank, node: t.Node(rank), on: t.On(t.Node(rank)),
 		credit: mem.Signals.At(rank), data: mem.Signals.At(n + rank),
-		entry:  mem.Ref.Add(uint64(int64(rank) * l.entry)),
 		peers:  make([]peer, n),
 		sendTo: make([]int, 0, n), in: make([]int, 0, n),
 		piece: pieceFor(c.InlineMax()),
@@ -149,7 +146,6 @@ func (e *Engine) meet(j int) (err error) {
 	if p.datas, err = e.c.SignalCells(e.mem.Signals.At(n + j)); err != nil {
 		return err
 	}
-	p.entryIn = e.mem.Local[int64(j)*e.l.entry:][:e.l.entry:e.l.entry]
 	p.entryOut = make([]byte, e.l.entry)
 	if !p.near || !e.l.ch.Rounds || j == e.rank {
 		return nil

@@ -31,6 +31,7 @@ type layout struct {
 	z      plan.Sizes
 	ch     plan.Chooser
 	entry  int64 // from entry to entry
+	set    int64 // bytes of the entries of one call
 	rowLen int64 // of one row of entries for a relay
 	rows   int64
 	arena  int64
@@ -51,11 +52,14 @@ func roundUp(n int64) int64 { return (n + line - 1) / line * line }
 func lay(t *plan.Topology, cfg Config) (layout, bool) {
 	l := layout{ch: plan.NewChooser(t, cfg.Algo, cfg.Straight, cfg.Merge)}
 	n := t.Size()
-	l.entry = line
+	sets := int64(1)
 	if l.ch.Rounds {
 		l.entry = roundUp(plan.CreditBytes + plan.CountBytes*int64(t.Most()))
+	} else {
+		sets, l.entry = 2, roundUp(plan.CreditBytes+plan.CountBytes+l.ch.Carry)
 	}
-	l.need = Need{Signals: 2 * n, Bytes: int64(n) * l.entry}
+	l.set = int64(n) * l.entry
+	l.need = Need{Signals: 2 * n, Bytes: sets * l.set}
 	if !l.ch.Rounds {
 		return l, true
 	}
@@ -97,6 +101,15 @@ type Memory struct {
 	Signals heap.Signals
 	Ref     heap.Ref
 	Local   []byte
+}
+
+// entryAt is where a rank writes its entry of a call's parity, at
+// any other.
+func (l *layout) entryAt(rank int, parity uint64) int64 {
+	if l.ch.Rounds {
+		parity = 0
+	}
+	return int64(parity)*l.set + int64(rank)*l.entry
 }
 
 // rowAt is where a node's rank writes its row of a call's parity, at a relay.

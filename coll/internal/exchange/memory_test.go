@@ -32,7 +32,9 @@ func TestMemory(t *testing.T) {
 		require.True(t, ok)
 		n := int64(top.Size())
 		if !l.ch.Rounds {
-			require.Equal(t, Need{Signals: int(2 * n), Bytes: n * line}, l.need)
+			require.Equal(t, Need{Signals: int(2 * n), Bytes: 2 * n * l.entry}, l.need)
+			require.LessOrEqual(t, l.need.Bytes, max(1<<20, 2*n*line))
+			require.GreaterOrEqual(t, l.entry, plan.CreditBytes+plan.CountBytes+l.ch.Carry)
 			return
 		}
 		arena := int64(cfg.Banks*top.Streams()*cfg.Slots) * cfg.SlotBytes
@@ -65,7 +67,7 @@ func TestMeasureRefuses(t *testing.T) {
 			t.Error(name)
 		}
 	}
-	if n, ok := Measure(top, Config{Algo: plan.Direct}); !ok || n.Bytes != 4*line {
+	if n, ok := Measure(top, Config{Algo: plan.Direct}); !ok || n.Bytes != 2*4*1088 {
 		t.Errorf("direct: %+v, %v", n, ok)
 	}
 }

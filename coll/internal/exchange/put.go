@@ -13,7 +13,7 @@ func (e *Engine) sendAll() error {
 		p := &e.peers[j]
 		done := false
 		if failed == nil && e.budget > 0 {
-			if done, failed = e.look(p); done {
+			if done, failed = e.look(p); done && !e.l.ch.Carried(e.rows.sendN[j]) {
 				done, failed = e.put(p, p.to, e.rows.send(j), &p.pos, e.data)
 			}
 		}

@@ -50,7 +50,17 @@ type Chooser struct {
 	// does not go through its slots, where it takes one message less and one copy
 	// more.
 	Merge int64
+	// Carry is the most bytes that travel in an entry credit of the sender, with no
+	// data behind it, where no rounds take place.
+	Carry int64
 }
+
+// What entries carry: of longer blocks a second copy costs more than asking first,
+// and those of a large team stay small together.
+const (
+	carryMost = 1 << 10
+	carryAll  = 1 << 20
+)
 
 // NewChooser resolves an algorithm for a topology. Relaying cannot merge messages
 // where every node has one rank, so Auto is Direct there.
@@ -63,8 +73,20 @@ func NewChooser(t *Topology, a Algo, straight, merge int64) Chooser {
 	default:
 		c.Rounds = true
 	}
+	if !c.Rounds {
+		c.Carry = CarryMax(t.Size())
+	}
 	return c
 }
+
+// CarryMax is the most bytes that an entry carries in a team of so many members
+// where no rounds take place.
+func CarryMax(members int) int64 {
+	return max(min(carryMost, carryAll/int64(2*members)-CreditBytes-CountBytes)/64*64, 0)
+}
+
+// Carried tells whether a transfer of n bytes travels in its sender's entry.
+func (c *Chooser) Carried(n int64) bool { return !c.Rounds && n <= c.Carry }
 
 // Way is how n bytes from p to j travel.
 func (c *Chooser) Way(p, j int, n int64) Way {
