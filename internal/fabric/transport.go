@@ -28,6 +28,7 @@ type transport struct {
 	w         wire
 	now       int64
 	idle      int
+	looked    time.Time
 	newest    uint64 // latest posted of what landed
 	sent      map[int]int
 	dying     []int
@@ -235,23 +236,47 @@ func (t *transport) launch(ln *lane, r *channel.Request) {
 	}
 }
 
+// Looks come at least so often in the mind of the fabric: who slept meanwhile, as
+// proxies without a core of their own do, has missed some, up to a limit.
+const (
+	lookEvery  = time.Microsecond
+	mostMissed = 1000
+)
+
+// missed is how many looks are due.
+func (t *transport) missed() int {
+	before := t.looked
+	t.looked = time.Now()
+	if before.IsZero() || t.cfg.Broken != Sound {
+		return 1
+	}
+	return 1 + int(min(t.looked.Sub(before)/lookEvery, mostMissed))
+}
+
+// look lets a tick pass, or more if nothing else is to happen.
+func (t *transport) look() {
+	t.now++
+	if t.pass() {
+		t.idle = 0
+		return
+	}
+	limit := patience
+	if t.cfg.Broken != Sound {
+		limit = brokenPatience
+	}
+	if at, ok := t.w.next(); ok && t.idle >= limit {
+		t.now = at
+		t.pass()
+	}
+	t.idle++
+}
+
 // Poll lets a tick pass, or more if nothing else is to happen, and reports what
 // is complete.
 func (t *transport) Poll(out []channel.Completion) int {
 	t.mu.Lock()
-	t.now++
-	if !t.pass() {
-		limit := patience
-		if t.cfg.Broken != Sound {
-			limit = brokenPatience
-		}
-		if at, ok := t.w.next(); ok && t.idle >= limit {
-			t.now = at
-			t.pass()
-		}
-		t.idle++
-	} else {
-		t.idle = 0
+	for range t.missed() {
+		t.look()
 	}
 	n := t.report(out)
 	dying := t.dying
