@@ -44,6 +44,10 @@ type Config struct {
 	// tests notice.
 	Broken Broken
 
+	// Real lets ticks pass with time, one a microsecond, for proxies that sleep
+	// where PEs share cores. What happens is the same then, when it does is not.
+	Real bool
+
 	// Record keeps the latest events, up to that number.
 	Record int
 }
@@ -87,6 +91,7 @@ func Random(seed uint64) Config {
 		Loss:       rate(0, 0.02, 0.2),
 		Retry:      pick(10, 100),
 		Partial:    pick(0, 1, 1) == 1,
+		Real:       true,
 	}
 }
 

@@ -79,7 +79,7 @@ func TestRefusedConfigs(t *testing.T) {
 func TestReplay(t *testing.T) {
 	run := func(seed uint64) []Event {
 		cfg := Random(seed)
-		cfg.Record, cfg.Handshake = 1<<20, false
+		cfg.Record, cfg.Handshake, cfg.Real = 1<<20, false, false
 		cfg.Delay, cfg.Loss, cfg.Retry = 20, 0.2, 10
 		r := newRig(t, 3, cfg)
 		rng := rand.New(rand.NewPCG(1, 2))

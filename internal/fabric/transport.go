@@ -247,7 +247,7 @@ const (
 func (t *transport) missed() int {
 	before := t.looked
 	t.looked = time.Now()
-	if before.IsZero() || t.cfg.Broken != Sound {
+	if before.IsZero() || !t.cfg.Real {
 		return 1
 	}
 	return 1 + int(min(t.looked.Sub(before)/lookEvery, mostMissed))
