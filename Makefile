@@ -76,7 +76,8 @@ lint: $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## gofmt, vet, staticcheck
 bench: build ## the figures of docs/perf, on this machine
 	$(BUILD)/goshmem bench all
 
-bench-peers: build ## collectives beside Open MPI's and OSHMEM's (MPICC, OSHCC, MPIRUN, OSHRUN); says what is missing
+bench-peers: build ## goshmem beside Open MPI, its OSHMEM, MPICH, UCX and plain C; installs them (Debian, root), says what is missing
+	bench/peers/install.sh
 	$(GO) run ./bench/peers -goshmem $(BUILD)/goshmem $(PEERS_FLAGS)
 
 GPU_TESTS := internal/cuda nvlink/device/cudadev nvlink rma pe moe

@@ -11,29 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"goshmem/bench"
 )
-
-// suite is what is compared: a collective at some sizes among so many PEs.
-type suite struct {
-	op    string
-	pes   int
-	sizes []int64
-}
-
-func suites() []suite {
-	const kib, mib = 1 << 10, 1 << 20
-	return []suite{
-		{"alltoallv", 2, []int64{kib, 64 * kib, mib}},
-		{"alltoallv", 8, []int64{kib, 64 * kib, mib}},
-		{"allreduce", 2, []int64{8, mib}},
-		{"allreduce", 8, []int64{8, mib}},
-	}
-}
 
 // settings of a run.
 type settings struct {
@@ -46,78 +30,123 @@ type settings struct {
 
 func main() {
 	s := settings{}
+	var only string
 	flag.StringVar(&s.tool, "goshmem", "goshmem", "the tool")
 	flag.IntVar(&s.rounds, "rounds", 5, "how often each is run")
 	flag.DurationVar(&s.time, "time", 200*time.Millisecond, "time for each figure")
 	flag.DurationVar(&s.limit, "limit", time.Minute, "time for each job")
 	flag.BoolVar(&s.raw, "json", false, "print every result as a JSON line first")
+	flag.StringVar(&only, "only", "host,tcp,coll", "which groups")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := compare(ctx, s, suites(), peers(os.Getenv), os.Stdout); err != nil {
+	list, err := choose(groups(os.Getenv), only)
+	if err == nil {
+		err = compare(ctx, s, list, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
 }
 
-// compare runs everything and prints the table. A peer that does not run is no
-// error; goshmem must, and nobody's data may be wrong.
-func compare(ctx context.Context, s settings, list []suite, others []peer, out io.Writer) error {
+// choose keeps the groups that are named.
+func choose(list []group, names string) ([]group, error) {
+	var out []group
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(list, func(g group) bool { return g.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no group %q: want host, tcp, coll", name)
+		}
+		out = append(out, list[i])
+	}
+	return out, nil
+}
+
+// compare runs everything, in turns and again, and prints a table for each group. A
+// peer that does not run is no error; goshmem must, and nobody's data may be wrong.
+func compare(ctx context.Context, s settings, list []group, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "goshmem-peers-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	t := newTable()
-	for i := range others {
-		if err := others[i].build(ctx, dir); err != nil {
-			t.missing(others[i].name, err)
-			others[i].program = ""
+	tables := make([]*table, len(list))
+	for i, g := range list {
+		tables[i] = newTable(g)
+		for k := range g.peers {
+			p := &g.peers[k]
+			if err := p.build(ctx, dir); err != nil {
+				tables[i].failure(p.name, suite{}, err)
+				p.program = ""
+			}
 		}
 	}
 	var failed []error
 	for range s.rounds {
-		for _, l := range list {
-			if err := t.take(s, out, ours, func() ([]byte, error) { return runOurs(ctx, s, l) }); err != nil {
-				failed = append(failed, fmt.Errorf("%s, %d PEs: %w", l.op, l.pes, err))
-			}
-			for _, p := range others {
-				if p.program == "" {
-					continue
+		for i, g := range list {
+			for _, l := range g.suites {
+				failed = append(failed, tables[i].round(ctx, s, l, out)...)
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
 				}
-				err := t.take(s, out, p.name, func() ([]byte, error) { return p.run(ctx, s, l) })
-				switch {
-				case errors.Is(err, bench.ErrVerify):
-					failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
-				case err != nil:
-					t.missing(fmt.Sprintf("%s, %s of %d PEs", p.name, l.op, l.pes), err)
-				}
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
 			}
 		}
 	}
-	return errors.Join(append(failed, t.print(out))...)
+	for _, t := range tables {
+		failed = append(failed, t.print(out))
+	}
+	return errors.Join(failed...)
+}
+
+// round runs a suite once on all sides.
+func (t *table) round(ctx context.Context, s settings, l suite, out io.Writer) (failed []error) {
+	if err := t.take(s, l, out, ours, func() ([]byte, error) { return runOurs(ctx, s, l) }); err != nil {
+		failed = append(failed, fmt.Errorf("%v: %w", l, err))
+	}
+	for _, p := range t.peers {
+		if p.program == "" || p.lacks(l.op) {
+			continue
+		}
+		err := t.take(s, l, out, p.name, func() ([]byte, error) { return p.run(ctx, s, l) })
+		switch {
+		case errors.Is(err, bench.ErrVerify):
+			failed = append(failed, fmt.Errorf("%s: %w", p.name, err))
+		case err != nil:
+			t.failure(p.name, l, err)
+		}
+	}
+	return failed
 }
 
 // ours is how goshmem is called in the table.
 const ours = "goshmem"
 
 func runOurs(ctx context.Context, s settings, l suite) ([]byte, error) {
-	var sizes []string
-	for _, n := range l.sizes {
-		sizes = append(sizes, strconv.FormatInt(n, 10))
+	args := []string{"bench", l.op, "-json", "-n", strconv.Itoa(l.pes), "-time", s.time.String()}
+	if len(l.sizes) > 0 && l.op != "amo" {
+		args = append(args, "-sizes", strings.Join(texts(l.sizes), ","))
 	}
-	return output(ctx, s, s.tool, "bench", l.op, "-json", "-n", strconv.Itoa(l.pes),
-		"-sizes", strings.Join(sizes, ","), "-time", s.time.String())
+	if l.path != "" {
+		args = append(args, "-path", l.path)
+	}
+	return output(ctx, s, nil, s.tool, args...)
+}
+
+func texts(sizes []int64) []string {
+	var all []string
+	for _, n := range sizes {
+		all = append(all, strconv.FormatInt(n, 10))
+	}
+	return all
 }
 
 // output runs a job; what it says on its standard error is part of the error.
-func output(ctx context.Context, s settings, program string, args ...string) ([]byte, error) {
+func output(ctx context.Context, s settings, env []string, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.WaitDelay = time.Second
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
