@@ -218,7 +218,11 @@ func (r *collRun) right() bool {
 	if r.k.src == toEach { // this PE's block of the sums
 		first = r.rank * r.block
 	}
-	ranks := float32(r.n * (r.n + 1) / 2)
+	n := r.n
+	if r.k.prefix {
+		n = r.rank + 1
+	}
+	ranks := float32(n * (n + 1) / 2)
 	for i, v := range r.out[:r.block] {
 		if v != ranks*r.term(0, first+i) {
 			return false

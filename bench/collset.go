@@ -53,6 +53,7 @@ type collective struct {
 	src, dst   shape
 	reduces    bool // float32, summed
 	atRoot     bool // the root alone has a result
+	prefix     bool // of the PEs up to this one
 	algo       bool // there are several ways
 	call       func(r *collRun) error
 	// sends is what plain copies would take: how many bytes a PE sends another one
@@ -86,6 +87,14 @@ func toAll(r *collRun, _, _ int) int64 { return r.size }
 func fromRoot(r *collRun, from, _ int) int64 { return silentUnless(from == r.root, r.size) }
 
 func toRoot(r *collRun, _, to int) int64 { return silentUnless(to == r.root, r.size) }
+
+// toLater also tells earlier PEs, by a flag alone, that there is room for the next.
+func toLater(r *collRun, from, to int) int64 {
+	if from < to {
+		return r.size
+	}
+	return 0
+}
 
 // silent is sends without even a flag.
 const silent = -1
@@ -147,6 +156,14 @@ func collectives() []collective {
 			src: toEach, dst: own, reduces: true, sends: toAll,
 			call: func(r *collRun) error {
 				return coll.ReduceScatter(r.ctx, r.comm, coll.Sum, r.out[:r.block], r.in[:r.n*r.block])
+			},
+		},
+		{
+			name: "scan", text: "sum of float32 vectors of the PEs up to each one",
+			src: own, dst: own, reduces: true, prefix: true,
+			sends: toLater,
+			call: func(r *collRun) error {
+				return coll.Scan(r.ctx, r.comm, coll.Sum, r.out[:r.block], r.in[:r.block])
 			},
 		},
 		{
