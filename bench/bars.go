@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 // bar is a figure that must be reached.
@@ -76,28 +73,38 @@ func bars() []bar {
 	}
 }
 
-// runs are what gives every figure of bars, in order.
-func runs() []Config {
+// runs are every program, those that give the figures of bars first.
+func runs() []run {
 	const kib, mib = 1 << 10, 1 << 20
-	return []Config{
-		{Name: "put", Sizes: []int64{8, 4 * kib, 64 * kib, mib, 16 * mib, 64 * mib}},
-		{Name: "get", Sizes: []int64{8, 4 * kib, 64 * kib, mib, 16 * mib}},
-		{Name: "put-signal", Sizes: []int64{8, 4 * kib}},
-		{Name: "amo"},
-		{Name: "put-signal", Path: "tcp", Sizes: []int64{8}},
-		{Name: "put", Path: "tcp", Sizes: []int64{8, 64 * kib, mib}},
-		{Name: "amo", Path: "tcp"},
-		{Name: "barrier", PEs: 2},
-		{Name: "barrier", PEs: 8},
-		{Name: "barrier", PEs: 16},
-		{Name: "ring", PEs: 2},
-		{Name: "ring", PEs: 8},
-		{Name: "alltoallv", PEs: 2, Sizes: []int64{kib, 64 * kib, mib}},
-		{Name: "allreduce", PEs: 2, Sizes: []int64{8, mib}},
-		{Name: "channel"},
-		{Name: "moe"},
-		{Name: "gc"},
+	list := []run{
+		{Config: Config{Name: "put", Sizes: []int64{8, 4 * kib, 64 * kib, mib, 16 * mib, 64 * mib}}},
+		{Config: Config{Name: "get", Sizes: []int64{8, 4 * kib, 64 * kib, mib, 16 * mib}}},
+		{Config: Config{Name: "put-signal", Sizes: []int64{8, 4 * kib}}},
+		{Config: Config{Name: "amo"}},
+		{Config: Config{Name: "put-signal", Path: "tcp", Sizes: []int64{8}}},
+		{Config: Config{Name: "put", Path: "tcp", Sizes: []int64{8, 64 * kib, mib}}},
+		{Config: Config{Name: "amo", Path: "tcp"}},
+		{Config: Config{Name: "barrier", PEs: 2}},
+		{Config: Config{Name: "barrier", PEs: 8}},
+		{Config: Config{Name: "barrier", PEs: 16}},
+		{Config: Config{Name: "ring", PEs: 2}},
+		{Config: Config{Name: "ring", PEs: 8}},
+		{Config: Config{Name: "alltoallv", PEs: 2, Sizes: []int64{kib, 64 * kib, mib}}},
+		{Config: Config{Name: "allreduce", PEs: 2, Sizes: []int64{8, mib}}},
+		{Config: Config{Name: "channel"}},
+		{Config: Config{Name: "moe"}},
+		{Config: Config{Name: "gc"}},
 	}
+	for _, name := range []string{"pairs", "contended", "order", "wait", "overlap", "idle", "worlds", "join"} {
+		list = append(list, run{Config: Config{Name: name}})
+	}
+	for _, k := range collectives() {
+		list = append(list, run{Config: Config{Name: k.name, PEs: 8, Sizes: []int64{8, 64 * kib}}})
+	}
+	for i := range list {
+		list[i].fixed, list[i].figures = costOf(list[i].Config)
+	}
+	return list
 }
 
 func (b bar) is(r Result) bool {
@@ -119,53 +126,6 @@ func (b bar) judge(r Result) (have, want string, met bool) {
 		return number(r.P99) + " " + r.Unit + " p99", fmt.Sprintf("<= %.0f %s p99", b.limit, r.Unit), r.P99 <= b.limit
 	}
 	return number(r.P50) + " " + r.Unit, fmt.Sprintf("<= %g %s", b.limit, r.Unit), r.P50 <= b.limit
-}
-
-// runAll runs every program that has a bar and prints, behind the figures, how
-// they stand. A bar that is not met is no error: wrong data is.
-func runAll(ctx context.Context, c commandLine, stdout, stderr io.Writer, launch Launcher) error {
-	return runList(ctx, c, runs(), stdout, stderr, launch)
-}
-
-func runList(ctx context.Context, c commandLine, list []Config, stdout, stderr io.Writer, launch Launcher) error {
-	print := printTo(stdout, c.JSON)
-	var results []Result
-	emit := func(r Result) error {
-		results = append(results, r)
-		return print(r)
-	}
-	var failed []error
-	began := time.Now()
-	for i, cfg := range list {
-		one := commandLine{Config: cfg, Bind: c.Bind}
-		one.Time = c.Time
-		progress(stderr, cfg, i, len(list), time.Since(began))
-		if err := one.start(ctx, emit, stderr, launch); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			failed = append(failed, err)
-		}
-	}
-	if !c.JSON {
-		if err := printBars(stdout, results); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// progress tells on one line what runs and about how long the rest takes.
-func progress(w io.Writer, cfg Config, done, all int, since time.Duration) {
-	text := fmt.Sprintf("%d of %d: %s", done+1, all, cfg.Name)
-	if cfg.PEs > 0 {
-		text += fmt.Sprintf(", %d PEs", cfg.PEs)
-	}
-	if done > 0 {
-		left := since / time.Duration(done) * time.Duration(all-done)
-		text += fmt.Sprintf("; about %s left", left.Round(time.Second))
-	}
-	fmt.Fprintf(w, "# %s\n", text)
 }
 
 func printBars(w io.Writer, results []Result) error {

@@ -8,22 +8,60 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRunsCoverBars(t *testing.T) {
-	for _, c := range runs() {
-		if _, err := c.complete(); err != nil {
-			t.Error(err)
+	for name, list := range lists() {
+		for _, c := range list() {
+			if _, err := c.complete(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if c.expected() <= 0 {
+				t.Errorf("%s: %v takes no time", name, c)
+			}
+		}
+	}
+	for _, name := range programNames() {
+		if !slices.ContainsFunc(runs(), func(c run) bool { return c.Name == name }) {
+			t.Errorf("all leaves out %s", name)
 		}
 	}
 	for _, b := range bars() {
-		i := slices.IndexFunc(runs(), func(c Config) bool {
+		i := slices.IndexFunc(runs(), func(c run) bool {
 			return c.Name == b.match.Bench && (c.PEs == 0 || b.match.PEs == 0 || c.PEs == b.match.PEs) &&
 				(b.match.Size == 0 || c.Sizes == nil || slices.Contains(c.Sizes, b.match.Size))
 		})
 		if i < 0 {
 			t.Errorf("nothing measures %s", b.figure)
 		}
+	}
+}
+
+func programNames() []string {
+	names, _ := Names()
+	return names
+}
+
+// What remains follows what was expected, and how the runs so far compare with it.
+func TestRemains(t *testing.T) {
+	list := []run{{fixed: 10 * time.Second}, {fixed: 20 * time.Second}, {fixed: 30 * time.Second}}
+	for _, tc := range []struct {
+		done        int
+		since, want time.Duration
+	}{
+		{0, 0, 60 * time.Second},
+		{1, 10 * time.Second, 50 * time.Second},
+		{1, 40 * time.Second, 100 * time.Second}, // 60 s instead of 30 s, with a usual 20 s on top
+		{2, 5 * time.Second, 15 * time.Second},
+	} {
+		if got := remains(list, tc.done, tc.since); got != tc.want {
+			t.Errorf("%d done in %v: %v, want %v", tc.done, tc.since, got, tc.want)
+		}
+	}
+	long := run{Config: Config{Time: time.Second}, fixed: time.Second, figures: 3}
+	if long.expected() != 4*time.Second {
+		t.Errorf("expected %v", long.expected())
 	}
 }
 
@@ -83,7 +121,8 @@ func TestAll(t *testing.T) {
 		return failed
 	}
 	var out bytes.Buffer
-	err := runList(bounded(t), commandLine{Bind: bindAuto}, []Config{{Name: "put"}, {Name: "get"}, {Name: "amo"}}, &out, io.Discard, launch)
+	err := runList(bounded(t), commandLine{Config: Config{Name: all}, Bind: bindAuto},
+		[]run{{Config: Config{Name: "put"}}, {Config: Config{Name: "get"}}, {Config: Config{Name: "amo"}}}, &out, io.Discard, launch)
 	if !errors.Is(err, failed) {
 		t.Errorf("error %v", err)
 	}

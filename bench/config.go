@@ -24,6 +24,10 @@ type Config struct {
 	// corrupt spoils received data before it is checked: tests see by it that
 	// the check looks.
 	corrupt func([]byte)
+
+	begun   int64         // when the tool started the processes, ns since 1970; 0: it did not
+	entered time.Time     // when the PE began to join
+	joined  time.Duration // how long that took
 }
 
 const (

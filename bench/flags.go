@@ -53,7 +53,8 @@ func parse(args []string) (commandLine, error) {
 		}
 		return bad("the program's name comes first, not %q", name)
 	}
-	if name != all {
+	listed := lists()[name] != nil
+	if !listed {
 		if _, err := find(name); err != nil {
 			return commandLine{}, err
 		}
@@ -75,7 +76,7 @@ func parse(args []string) (commandLine, error) {
 	case c.Join && c.InProcess:
 		return bad("%s: -join and -inprocess exclude each other", name)
 	}
-	if name == all {
+	if listed {
 		return c, nil
 	}
 	check := c.Config
@@ -92,7 +93,7 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	fs.SetOutput(io.Discard)
 	fs.BoolVar(&c.JSON, "json", false, "print one JSON object a figure")
 	fs.DurationVar(&c.Time, "time", 0, "time for each figure (300ms)")
-	if c.Name == all {
+	if lists()[c.Name] != nil {
 		c.Bind = bindAuto
 		fs.BoolFunc("quick", "a short time for each figure (60ms): in three minutes on two cores", func(string) error {
 			c.Time = quickTime
@@ -118,6 +119,7 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	fs.IntVar(&c.Iters, "iters", 0, "operations for each figure, instead of a time")
 	fs.BoolVar(&c.InProcess, "inprocess", false, "PEs are goroutines of one process")
 	fs.BoolVar(&c.Join, "join", false, "take part in the world that a launcher started this process for; -n is its size")
+	fs.Int64Var(&c.begun, "begun", 0, "with -join: when the processes were started, ns since 1970 (0: unknown)")
 	fs.StringVar(&c.Bind, "bind", bindAuto, "bind the processes: auto, core (one core each in turn), none")
 	if c.Name == "moe" {
 		c.MoE.flags(fs)
@@ -156,6 +158,9 @@ func (c commandLine) args() []string {
 	if c.Time > 0 {
 		a = append(a, "-time", c.Time.String())
 	}
+	if c.Name == "join" && c.begun > 0 {
+		a = append(a, "-begun", fmt.Sprint(c.begun))
+	}
 	if c.Name == "moe" {
 		a = append(a, c.MoE.args()...)
 	}
@@ -169,7 +174,8 @@ func Usage(w io.Writer) {
 	for i, n := range names {
 		fmt.Fprintf(w, "  %-13s %s\n", n, texts[i])
 	}
-	fmt.Fprintf(w, "  %-13s %s\n", all, "every figure that has a bar, and how far from it it is (-json, -time, -quick)")
+	fmt.Fprintf(w, "  %-13s %s\n", all, "every program, and how figures that have a bar stand to it (-json, -time, -quick)")
+	fmt.Fprintf(w, "  %-13s %s\n", scale, "join, barrier, alltoallv and memory of 1 to 64 goroutines and 1 to 16 processes (-json, -time, -quick)")
 	fmt.Fprintf(w, "\nFlags, after the program's name:\n")
 	fs := newFlags(&commandLine{Config: Config{Name: "moe"}})
 	fs.SetOutput(w)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"goshmem/pe"
 )
@@ -43,8 +44,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, launch L
 	if err != nil {
 		return err
 	}
-	if c.Name == all {
-		return runAll(ctx, c, stdout, stderr, launch)
+	if list := lists()[c.Name]; list != nil {
+		return runList(ctx, c, list(), stdout, stderr, launch)
 	}
 	emit := printTo(stdout, c.JSON)
 	if c.Join {
@@ -72,6 +73,7 @@ func join(ctx context.Context, cfg Config, emit Emit) error {
 		return err
 	}
 	wc.Size = 0 // the launcher tells
+	cfg.entered = time.Now()
 	var wrong error
 	err = pe.Run(ctx, wc, func(p *pe.PE) error {
 		err := Work(ctx, p, cfg, emit)
@@ -97,6 +99,7 @@ func (c commandLine) start(ctx context.Context, emit Emit, stderr io.Writer, lau
 		return fmt.Errorf("bench: %s: no launcher: %w", c.Name, pe.ErrUnsupported)
 	}
 	out := &decoder{emit: emit}
+	c.begun = time.Now().UnixNano()
 	err = launch(ctx, Job{
 		PEs: cfg.PEs, Args: c.args(), Stdout: out, Stderr: stderr,
 		Device: c.Mem == memCUDA,

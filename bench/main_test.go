@@ -77,6 +77,7 @@ func quick() []Config {
 		{Name: "wait", PEs: 3},
 		{Name: "overlap", Sizes: []int64{8, 300 << 10}},
 		{Name: "idle", Time: 50 * time.Millisecond},
+		{Name: "join", PEs: 3},
 		{Name: "worlds", Time: 50 * time.Millisecond},
 		{Name: "barrier", PEs: 4, Nodes: 2},
 		{Name: "alltoallv", PEs: 5, Nodes: 3, Algo: "relay", Sizes: []int64{1, 1000}},

@@ -38,7 +38,7 @@ func programs() []program {
 	all := []program{
 		putProgram(), getProgram(), putSignalProgram(), amoProgram(), barrierProgram(),
 		ringProgram(), pairsProgram(), contendedProgram(), orderProgram(), waitProgram(), overlapProgram(),
-		channelProgram(), moeProgram(), gcProgram(), idleProgram(), worldsProgram(),
+		channelProgram(), moeProgram(), gcProgram(), idleProgram(), worldsProgram(), joinProgram(),
 	}
 	return append(all, collPrograms()...)
 }
@@ -75,6 +75,9 @@ func Work(ctx context.Context, p *pe.PE, cfg Config, emit Emit) error {
 	if prog.solo {
 		return fmt.Errorf("bench: %s runs in a process of its own: %w", cfg.Name, pe.ErrUnsupported)
 	}
+	if !cfg.entered.IsZero() {
+		cfg.joined = time.Since(cfg.entered)
+	}
 	if p.Size() != cfg.PEs {
 		return fmt.Errorf("bench: %s: the world has %d PEs, not %d (-n): %w", cfg.Name, p.Size(), cfg.PEs, pe.ErrConfig)
 	}
@@ -106,6 +109,7 @@ func Run(ctx context.Context, cfg Config, emit Emit) error {
 		return err
 	}
 	wc.Size = cfg.PEs
+	cfg.entered = time.Now()
 	// What the caller's function said goes before what the other PEs then found.
 	var stopped error
 	err = pe.Run(ctx, wc, func(p *pe.PE) error {

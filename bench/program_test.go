@@ -95,6 +95,8 @@ func expected(c Config) []string {
 		s = []string{"spinning 0", "sleeping 0"}
 	case "idle":
 		s = []string{"waiting 0"}
+	case "join":
+		s = []string{"join 0", "memory-silent 0", "memory-all-talk 0"}
 	case "worlds":
 		s = []string{"open 0", "close 0", "heap-silent 0", "heap-all-talk 0"}
 	case "gc":
