@@ -76,6 +76,12 @@ lint: $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## gofmt, vet, staticcheck
 bench: build ## the figures of docs/perf, on this machine
 	$(BUILD)/goshmem bench all
 
+bench-repeat: build ## every program three times: how far medians lie from each other (BENCH_FLAGS)
+	$(BUILD)/goshmem bench all -repeat 3 -time 150ms $(BENCH_FLAGS)
+
+bench-scale: build ## cost as the work grows: 1 to 64 goroutines, 1 to 16 processes (BENCH_FLAGS)
+	$(BUILD)/goshmem bench scale $(BENCH_FLAGS)
+
 bench-peers: build ## goshmem beside Open MPI, its OSHMEM, MPICH, UCX and plain C; installs them (Debian, root), says what is missing
 	bench/peers/install.sh
 	$(GO) run ./bench/peers -goshmem $(BUILD)/goshmem $(PEERS_FLAGS)

@@ -19,6 +19,7 @@ type commandLine struct {
 	InProcess bool // PEs as goroutines
 	Join      bool // be a PE of the launcher's world
 	Bind      string
+	Repeat    int // how often; 0: once
 }
 
 // The bindings of processes.
@@ -73,6 +74,10 @@ func parse(args []string) (commandLine, error) {
 	switch {
 	case c.Bind != bindAuto && c.Bind != bindCore && c.Bind != bindNone:
 		return bad("%s: -bind %q: want auto, core or none", name, c.Bind)
+	case c.Repeat < 0 || c.Repeat > maxRepeat:
+		return bad("%s: -repeat %d: want 1 to %d", name, c.Repeat, maxRepeat)
+	case c.Join && c.Repeat > 1:
+		return bad("%s: -join and -repeat exclude each other", name)
 	case c.Join && c.InProcess:
 		return bad("%s: -join and -inprocess exclude each other", name)
 	}
@@ -93,6 +98,7 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	fs.SetOutput(io.Discard)
 	fs.BoolVar(&c.JSON, "json", false, "print one JSON object a figure")
 	fs.DurationVar(&c.Time, "time", 0, "time for each figure (300ms)")
+	fs.IntVar(&c.Repeat, "repeat", 0, "start the program so often, again where the machine changed, and tell how the medians agree")
 	if lists()[c.Name] != nil {
 		c.Bind = bindAuto
 		fs.BoolFunc("quick", "a short time for each figure (60ms): in three minutes on two cores", func(string) error {

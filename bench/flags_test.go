@@ -30,6 +30,7 @@ func TestParse(t *testing.T) {
 			Config: Config{Name: "moe", MoE: MoE{5, 16, 8, 2, "fp8", "zipf:1.1", "expert", "expert", "ce", 16}}, Bind: "auto"}},
 		{"alltoallv -n 8 -nodes 4 -algo relay", commandLine{
 			Config: Config{Name: "alltoallv", PEs: 8, Nodes: 4, Algo: "relay"}, Bind: "auto"}},
+		{"put -repeat 3", commandLine{Config: Config{Name: "put"}, Bind: "auto", Repeat: 3}},
 		{"all -json -time 1ms", commandLine{Config: Config{Name: "all", Time: time.Millisecond}, JSON: true, Bind: "auto"}},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -84,6 +85,8 @@ func TestParseRefuses(t *testing.T) {
 		{"put -bind socket", "want auto, core or none"},
 		{"put -join -inprocess", "exclude each other"},
 		{"gc -join", "joins no world"},
+		{"put -repeat -1", "-repeat -1"},
+		{"put -join -repeat 2", "exclude each other"},
 		{"all -n 2", "not defined"},
 		{"moe -dtype fp4", `dtype "fp4": want one of`},
 		{"moe -layout x", "layout"},

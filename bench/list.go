@@ -16,6 +16,7 @@ type run struct {
 	// figure, repetitions on a machine that does not keep still included.
 	fixed   time.Duration
 	figures float64
+	times   int // that it is repeated; 0: once
 }
 
 // costOf is what was measured of the programs of all.
@@ -25,7 +26,7 @@ func costOf(c Config) (fixed time.Duration, figures float64) {
 
 // expected is how long the run should take.
 func (r run) expected() time.Duration {
-	return r.fixed + time.Duration(r.figures*float64(r.Time))
+	return time.Duration(max(r.times, 1)) * (r.fixed + time.Duration(r.figures*float64(r.Time)))
 }
 
 // lists are the names that stand for several programs.
@@ -40,7 +41,7 @@ const scale = "scale"
 func scaling() []run {
 	var list []run
 	add := func(cfg Config, inProcess bool, fixed time.Duration, figures float64) {
-		list = append(list, run{cfg, inProcess, fixed, figures})
+		list = append(list, run{Config: cfg, InProcess: inProcess, fixed: fixed, figures: figures})
 	}
 	both := func(n int, inProcess bool) {
 		add(Config{Name: "barrier", PEs: n}, inProcess, time.Second, 4)
@@ -61,33 +62,31 @@ func scaling() []run {
 // stand. A bar that is not met is no error: wrong data is.
 func runList(ctx context.Context, c commandLine, list []run, stdout, stderr io.Writer, launch Launcher) error {
 	print := printTo(stdout, c.JSON)
-	var results []Result
-	emit := func(r Result) error {
-		results = append(results, r)
-		return print(r)
-	}
+	every := newSpread()
 	for i := range list {
 		if list[i].Time = c.Time; c.Time == 0 {
 			list[i].Time = defaultTime
 		}
+		list[i].times = max(c.Repeat, 1)
 	}
 	var failed []error
 	began := time.Now()
 	for i, r := range list {
-		one := commandLine{Config: r.Config, InProcess: r.InProcess, Bind: c.Bind}
+		one := commandLine{Config: r.Config, InProcess: r.InProcess, Bind: c.Bind, Repeat: c.Repeat}
 		one.Time = c.Time
 		fmt.Fprintf(stderr, "# %d of %d: %v; about %v left\n", i+1, len(list), r, remains(list, i, time.Since(began)).Round(time.Second))
-		if err := one.start(ctx, emit, stderr, launch); err != nil {
+		if err := one.repeated(ctx, print, stderr, launch, every); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			failed = append(failed, err)
 		}
 	}
+	if !c.JSON && c.Repeat > 1 {
+		failed = append(failed, every.print(stdout))
+	}
 	if !c.JSON && c.Name == all {
-		if err := printBars(stdout, results); err != nil {
-			failed = append(failed, err)
-		}
+		failed = append(failed, printBars(stdout, every.order))
 	}
 	return errors.Join(failed...)
 }

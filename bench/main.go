@@ -51,7 +51,11 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, launch L
 	if c.Join {
 		return join(ctx, c.Config, emit)
 	}
-	return c.start(ctx, emit, stderr, launch)
+	all := newSpread()
+	if err := c.repeated(ctx, emit, stderr, launch, all); err != nil || c.JSON || c.Repeat < 2 {
+		return err
+	}
+	return all.print(stdout)
 }
 
 // printTo is an Emit that prints.

@@ -51,7 +51,7 @@ func remarks(r Result) []string {
 	}
 	if r.Flipped {
 		s = append(s, "flipped")
-	} else if max(r.CalibBefore, r.CalibAfter) > nearLimit {
+	} else if r.far() {
 		s = append(s, "far")
 	}
 	if r.Nodes > 1 {
