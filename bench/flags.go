@@ -126,7 +126,7 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	fs.BoolVar(&c.InProcess, "inprocess", false, "PEs are goroutines of one process")
 	fs.BoolVar(&c.Join, "join", false, "take part in the world that a launcher started this process for; -n is its size")
 	fs.Int64Var(&c.begun, "begun", 0, "with -join: when the processes were started, ns since 1970 (0: unknown)")
-	fs.StringVar(&c.Bind, "bind", bindAuto, "bind the processes: auto, core (one core each in turn), none")
+	fs.StringVar(&c.Bind, "bind", bindAuto, "bind the processes: core (one core each in turn), none, auto (core; overlap and -mem cuda: none)")
 	if c.Name == "moe" {
 		c.MoE.flags(fs)
 	}

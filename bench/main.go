@@ -108,7 +108,7 @@ func (c commandLine) start(ctx context.Context, emit Emit, stderr io.Writer, lau
 		PEs: cfg.PEs, Args: c.args(), Stdout: out, Stderr: stderr,
 		Device: c.Mem == memCUDA,
 		// A device driver's threads need more than one core.
-		Bind: c.Bind == bindCore || c.Bind == bindAuto && c.Mem != memCUDA,
+		Bind: c.Bind == bindCore || c.Bind == bindAuto && c.Mem != memCUDA && !prog.unbound,
 	})
 	switch {
 	case out.err != nil:

@@ -13,6 +13,9 @@ func overlapProgram() program {
 		pes: 2, least: 2, smallest: 1,
 		sizes: []int64{4 << 10, 256 << 10, 1 << 20, 16 << 20},
 		work:  overlapWork,
+		// The proxy of a process bound to one core copies only while its PE does not
+		// compute.
+		unbound: true,
 	}
 }
 

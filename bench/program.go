@@ -21,6 +21,7 @@ type program struct {
 	multiple int64         // of which sizes must be; 0: any
 	only     []int64       // sizes allowed; nil: any
 	algo     bool          // has -algo
+	unbound  bool          // needs more processors than PEs: not bound unless -bind core says so
 
 	solo bool // runs in the tool's process, with worlds of its own
 	work func(ctx context.Context, e *env) error

@@ -73,3 +73,18 @@ func TestRepeat(t *testing.T) {
 		})
 	}
 }
+
+// Programs whose proxy needs a processor beside its PE's are not bound to one.
+func TestBinding(t *testing.T) {
+	for args, want := range map[string]bool{"put": true, "overlap": false, "overlap -bind core": true, "put -bind none": false} {
+		launch := func(_ context.Context, j Job) error {
+			if j.Bind != want {
+				t.Errorf("%s: bound %v", args, j.Bind)
+			}
+			return sample(7, 40, 40).WriteJSON(j.Stdout)
+		}
+		if err := Main(bounded(t), strings.Fields(args), io.Discard, io.Discard, launch); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
