@@ -39,7 +39,7 @@ func steady(all []Result) (keep []Result, far bool) {
 	var sorted [2][]Result
 	for _, r := range all {
 		if !r.Flipped {
-			i := int(bit(r.far()))
+			i := int(bit(r.Far()))
 			sorted[i] = append(sorted[i], r)
 		}
 	}
@@ -49,8 +49,8 @@ func steady(all []Result) (keep []Result, far bool) {
 	return sorted[0], false
 }
 
-// far reports whether the figure was taken while the PEs stood far from each other.
-func (r Result) far() bool { return max(r.CalibBefore, r.CalibAfter) > nearLimit }
+// Far reports whether the figure was taken while the PEs stood far from each other.
+func (r Result) Far() bool { return max(r.CalibBefore, r.CalibAfter) > nearLimit }
 
 // lacks reports whether some figure has fewer than n samples that may be compared.
 func (s *spread) lacks(n int) bool {

@@ -51,7 +51,7 @@ func remarks(r Result) []string {
 	}
 	if r.Flipped {
 		s = append(s, "flipped")
-	} else if r.far() {
+	} else if r.Far() {
 		s = append(s, "far")
 	}
 	if r.Nodes > 1 {

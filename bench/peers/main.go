@@ -25,29 +25,41 @@ type settings struct {
 	rounds int
 	time   time.Duration // for a figure
 	limit  time.Duration // for a job
-	raw    bool
+	lines  io.Writer     // every result as a line of JSON; nil: nowhere
 }
 
 func main() {
 	s := settings{}
-	var only string
+	var only, file string
 	flag.StringVar(&s.tool, "goshmem", "goshmem", "the tool")
 	flag.IntVar(&s.rounds, "rounds", 5, "how often each is run")
 	flag.DurationVar(&s.time, "time", 200*time.Millisecond, "time for each figure")
 	flag.DurationVar(&s.limit, "limit", time.Minute, "time for each job")
-	flag.BoolVar(&s.raw, "json", false, "print every result as a JSON line first")
+	flag.StringVar(&file, "json", "", "a file for every result as a line of JSON, as goshmem bench report reads them")
 	flag.StringVar(&only, "only", "host,tcp,coll", "which groups")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	list, err := choose(groups(os.Getenv), only)
-	if err == nil {
-		err = compare(ctx, s, list, os.Stdout)
-	}
-	if err != nil {
+	if err := start(ctx, s, only, file); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
+}
+
+func start(ctx context.Context, s settings, only, file string) error {
+	list, err := choose(groups(os.Getenv), only)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		s.lines = f
+	}
+	return compare(ctx, s, list, os.Stdout)
 }
 
 // choose keeps the groups that are named.
@@ -86,7 +98,7 @@ func compare(ctx context.Context, s settings, list []group, out io.Writer) error
 	for range s.rounds {
 		for i, g := range list {
 			for _, l := range g.suites {
-				failed = append(failed, tables[i].round(ctx, s, l, out)...)
+				failed = append(failed, tables[i].round(ctx, s, l)...)
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
@@ -100,15 +112,15 @@ func compare(ctx context.Context, s settings, list []group, out io.Writer) error
 }
 
 // round runs a suite once on all sides.
-func (t *table) round(ctx context.Context, s settings, l suite, out io.Writer) (failed []error) {
-	if err := t.take(s, l, out, ours, func() ([]byte, error) { return runOurs(ctx, s, l) }); err != nil {
+func (t *table) round(ctx context.Context, s settings, l suite) (failed []error) {
+	if err := t.take(s, l, ours, func() ([]byte, error) { return runOurs(ctx, s, l) }); err != nil {
 		failed = append(failed, fmt.Errorf("%v: %w", l, err))
 	}
 	for _, p := range t.peers {
 		if p.program == "" || p.lacks(l.op) {
 			continue
 		}
-		err := t.take(s, l, out, p.name, func() ([]byte, error) { return p.run(ctx, s, l) })
+		err := t.take(s, l, p.name, func() ([]byte, error) { return p.run(ctx, s, l) })
 		switch {
 		case errors.Is(err, bench.ErrVerify):
 			failed = append(failed, fmt.Errorf("%s: %w", p.name, err))

@@ -48,7 +48,7 @@ func has(metric string, size int64) bool {
 }
 
 // take runs a job and keeps its figures, those before a failure included.
-func (t *table) take(s settings, l suite, out io.Writer, name string, run func() ([]byte, error)) error {
+func (t *table) take(s settings, l suite, name string, run func() ([]byte, error)) error {
 	text, failure := run()
 	results, err := decode(text)
 	if failure == nil {
@@ -56,11 +56,12 @@ func (t *table) take(s settings, l suite, out io.Writer, name string, run func()
 	}
 	for _, r := range results {
 		r.Impl = name
-		if l.path != "" {
-			r.Path = l.path
+		if r.Path = l.path; r.Path == "" {
+			r.Path = "host"
 		}
-		if s.raw {
-			if err := r.WriteJSON(out); err != nil {
+		if s.lines != nil {
+			r.Machine = bench.ThisMachine()
+			if err := r.WriteJSON(s.lines); err != nil {
 				return err
 			}
 		}

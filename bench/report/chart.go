@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"image/color"
 	"math"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 var palette = []color.NRGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
 	{0x56, 0xb4, 0xe9, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x00, 0x00, 0x00, 0xff},
+	{0x8c, 0x56, 0x4b, 0xff}, {0x6a, 0x3d, 0x9a, 0xff}, {0x99, 0x99, 0x99, 0xff}, {0x17, 0xa2, 0xb8, 0xff},
 }
 
 const (
@@ -61,17 +63,11 @@ func (c *chart) svg() (string, error) {
 	p.Y.Label.Text = c.unit
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.Y.Tick.Marker = valueTicks{c.unit}
-	// Times rise and rates fall: there is room on the other side.
-	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, lowerIsBetter(c.unit), vg.Points(3)
 	p.Add(plotter.NewGrid())
 	for i, k := range c.curves {
 		if err := c.drawCurve(p, k, palette[i%len(palette)]); err != nil {
 			return "", err
 		}
-	}
-	p.Legend.XOffs = -vg.Points(6)
-	if p.Legend.Left {
-		p.Legend.XOffs = vg.Points(6)
 	}
 	p.X.Max *= 1.1 // room for the last label
 	canvas := vgsvg.NewWith(vgsvg.UseWH(chartWidth, chartHeight))
@@ -85,6 +81,19 @@ func (c *chart) svg() (string, error) {
 		return b.String(), nil
 	}
 	return "<svg" + string(body), nil // without the XML prologue: it stands in a page
+}
+
+// entry is a curve's line of the legend, which stands above the drawing, where it
+// hides nothing.
+type entry struct{ Name, Color string }
+
+func (c *chart) legend() []entry {
+	var all []entry
+	for i, k := range c.curves {
+		col := palette[i%len(palette)]
+		all = append(all, entry{k.name, fmt.Sprintf("#%02x%02x%02x", col.R, col.G, col.B)})
+	}
+	return all
 }
 
 func (c *chart) drawCurve(p *plot.Plot, k curve, col color.NRGBA) error {
@@ -118,7 +127,6 @@ func (c *chart) drawCurve(p *plot.Plot, k curve, col color.NRGBA) error {
 	}
 	line.Color, line.Width, points.Color, points.Shape = col, vg.Points(1.5), col, draw.CircleGlyph{}
 	p.Add(line, points)
-	p.Legend.Add(k.name, line, points)
 	if len(floor) == 0 {
 		return nil
 	}
@@ -128,7 +136,6 @@ func (c *chart) drawCurve(p *plot.Plot, k curve, col color.NRGBA) error {
 	}
 	low.Color, low.Dashes = col, []vg.Length{vg.Points(4), vg.Points(3)}
 	p.Add(low)
-	p.Legend.Add(k.name+": floor", low)
 	return nil
 }
 

@@ -19,6 +19,7 @@ var page = template.Must(template.New("page").Parse(pageText))
 type view struct {
 	ID, Title, Unit, Better string
 	SVG                     template.HTML
+	Legend                  []entry
 	Rows                    []row
 }
 
@@ -42,6 +43,7 @@ func views(sets []Set) ([]view, error) {
 			if err != nil {
 				return nil, fmt.Errorf("report: %s %s: %w", c.bench, c.metric, err)
 			}
+			v.Legend = c.legend()
 			v.SVG = template.HTML(svg) // made by the plotter, which escapes what it writes
 		}
 		v.Rows = c.rows()
@@ -79,6 +81,8 @@ func (f figure) remarks() []string {
 	}
 	if f.flipped {
 		s = append(s, "flipped")
+	} else if f.far {
+		s = append(s, "far")
 	}
 	if n := len(f.samples); n > 1 {
 		s = append(s, fmt.Sprintf("median of %d", n))

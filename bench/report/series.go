@@ -25,7 +25,7 @@ type figure struct {
 	key
 	p50, p99, mean, floor float64 // medians of the samples
 	samples               []float64
-	wrong, flipped        bool
+	wrong, flipped, far   bool
 }
 
 // figures groups a set's lines, in order of first appearance.
@@ -63,6 +63,7 @@ func figureOf(k key, lines []bench.Result) figure {
 		f.samples = append(f.samples, r.P50)
 		f.wrong = f.wrong || !r.Verified
 		f.flipped = f.flipped || r.Flipped
+		f.far = f.far || r.Far()
 	}
 	return f
 }
