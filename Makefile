@@ -76,6 +76,9 @@ lint: $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## gofmt, vet, staticcheck
 bench: build ## the figures of docs/perf, on this machine
 	$(BUILD)/goshmem bench all
 
+perf: build ## the report of this machine into docs/perf; on a quiet one, half an hour (PERF_STEPS="all scale peers repeat report")
+	bench/perf.sh $(PERF_STEPS)
+
 bench-repeat: build ## every program three times: how far medians lie from each other (BENCH_FLAGS)
 	$(BUILD)/goshmem bench all -repeat 3 -time 150ms $(BENCH_FLAGS)
 
