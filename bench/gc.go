@@ -22,7 +22,8 @@ func gcProgram() program {
 	}
 }
 
-// gcCollections is how many collections are measured; each stops the world twice.
+// gcCollections is how many collections are measured in the default time; each
+// stops the world twice.
 const gcCollections = 2000
 
 // gcRun lets PEs wait while another goroutine collects garbage. The last PE
@@ -30,7 +31,7 @@ const gcCollections = 2000
 // waits; a loop of bare PAUSE instructions waits, as a program without help
 // would.
 func gcRun(ctx context.Context, cfg Config, emit Emit) error {
-	n := gcCollections
+	n := max(int(gcCollections*cfg.Time/defaultTime), 100)
 	if cfg.Iters > 0 {
 		n = cfg.Iters
 	}
