@@ -25,8 +25,8 @@ func costOf(c Config) (fixed time.Duration, figures float64) {
 	costs := map[string]cost{
 		"put": {0.5, 80}, "get": {0.5, 50}, "put-signal": {0.5, 12}, "amo": {0.3, 15},
 		"put tcp": {3, 35}, "put-signal tcp": {0.5, 15}, "amo tcp": {2, 16},
-		"channel": {8, 20}, "moe": {7, 5}, "gc": {0, 115}, "pairs": {0.5, 20}, "order": {0.5, 8},
-		"wait": {6, 4}, "overlap": {1, 0}, "join": {0.2, 0}, "worlds": {0.2, 1},
+		"channel": {3, 10}, "moe": {8, 15}, "gc": {0, 60}, "pairs": {0.5, 20}, "order": {0.3, 8},
+		"wait": {1, 3}, "overlap": {1, 0}, "join": {0.2, 0}, "worlds": {0.2, 1},
 	}
 	name := c.Name
 	if c.Path != "" {
@@ -34,7 +34,7 @@ func costOf(c Config) (fixed time.Duration, figures float64) {
 	}
 	k, ok := costs[name]
 	if !ok {
-		k = cost{0.4, 5} // barrier, ring, a collective
+		k = cost{0.6, 4} // barrier, ring, a collective
 	}
 	return time.Duration(k.seconds * float64(time.Second)), k.figures
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -174,10 +175,16 @@ func (e *env) batchOf(t *trial) (int, error) {
 		return 0, err
 	}
 	for n := least; ; {
+		// Two looks: who lost the processor during one would settle for less.
 		took, err := e.timedWork(t, n)
 		if err != nil {
 			return 0, err
 		}
+		again, err := e.timedWork(t, n)
+		if err != nil {
+			return 0, err
+		}
+		took = min(took, again)
 		next := n
 		if took < want {
 			next = grow(n, took, want, most)
@@ -227,6 +234,44 @@ func (e *env) timedWork(t *trial, n int) (time.Duration, error) {
 	return e.timed(t, t.work, n)
 }
 
+// more is how many batches fit into what is left of a figure's time; none of less
+// than a quarter of it.
+func (e *env) more(done int, took time.Duration) int {
+	left := e.cfg.Time - took
+	if e.cfg.Iters > 0 || done >= maxBatches || left < e.cfg.Time/4 {
+		return 0
+	}
+	return min(maxBatches-done, int(float64(done)*float64(left)/float64(took)))
+}
+
+// batches takes n pairs of batches.
+func (e *env) batches(t *trial, ops, n int, got *taken) error {
+	per := t.per
+	if per == 0 {
+		per = 1
+	}
+	per *= float64(ops)
+	got.work, got.floor = slices.Grow(got.work, n), slices.Grow(got.floor, n)
+	for range n {
+		if e.ctx.Err() != nil {
+			return context.Cause(e.ctx)
+		}
+		if t.floor != nil {
+			d, err := e.timed(t, t.floor, ops)
+			if err != nil {
+				return err
+			}
+			got.floor = append(got.floor, float64(d)/per)
+		}
+		d, err := e.timedWork(t, ops)
+		if err != nil {
+			return err
+		}
+		got.work = append(got.work, float64(d)/per)
+	}
+	return nil
+}
+
 // attempt measures once: batches of floor and work in turns, between two
 // calibrations. Collective.
 func (e *env) attempt(t *trial, ops int) (*taken, error) {
@@ -251,33 +296,20 @@ func (e *env) attempt(t *trial, ops int) (*taken, error) {
 	case floor+work > 0:
 		batches = min(batches, max(minBatches, int(e.cfg.Time/(floor+work))))
 	}
-	n, err := e.first0(uint64(batches))
-	if err != nil {
-		return nil, err
-	}
-	per := t.per
-	if per == 0 {
-		per = 1
-	}
-	per *= float64(ops)
-	got.work = make(series, 0, n)
-	got.floor = make(series, 0, n)
-	for range n {
-		if e.ctx.Err() != nil {
-			return nil, context.Cause(e.ctx)
-		}
-		if t.floor != nil {
-			d, err := e.timed(t, t.floor, ops)
-			if err != nil {
-				return nil, err
-			}
-			got.floor = append(got.floor, float64(d)/per)
-		}
-		d, err := e.timedWork(t, ops)
+	began := time.Now()
+	for {
+		n, err := e.first0(uint64(batches))
 		if err != nil {
 			return nil, err
 		}
-		got.work = append(got.work, float64(d)/per)
+		if n == 0 {
+			break
+		}
+		if err := e.batches(t, ops, int(n), got); err != nil {
+			return nil, err
+		}
+		// The guess was from one pair: it may have been a bad one.
+		batches = e.more(len(got.work), time.Since(began))
 	}
 	if got.after, err = e.calibrate(); err != nil {
 		return nil, err

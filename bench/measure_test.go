@@ -224,3 +224,28 @@ func TestCalibrate(t *testing.T) {
 		}
 	}
 }
+
+// A guess at the number of batches that was too low is made good; one that filled
+// most of the time is left.
+func TestMore(t *testing.T) {
+	e := &env{cfg: Config{Time: time.Second}}
+	for _, tc := range []struct {
+		done int
+		took time.Duration
+		want int
+	}{
+		{10, 100 * time.Millisecond, 90},
+		{10, 800 * time.Millisecond, 0},
+		{10, 2 * time.Second, 0},
+		{maxBatches, time.Millisecond, 0},
+		{maxBatches - 5, time.Millisecond, 5},
+	} {
+		if got := e.more(tc.done, tc.took); got != tc.want {
+			t.Errorf("%d done in %v: %d more, want %d", tc.done, tc.took, got, tc.want)
+		}
+	}
+	e.cfg.Iters = 10
+	if got := e.more(10, time.Millisecond); got != 0 {
+		t.Errorf("%d more than wanted", got)
+	}
+}
