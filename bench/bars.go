@@ -101,6 +101,9 @@ func runs() []run {
 	for _, k := range collectives() {
 		list = append(list, run{Config: Config{Name: k.name, PEs: 8, Sizes: []int64{8, 64 * kib}}})
 	}
+	for _, s := range spreads()[1:] {
+		list = append(list, run{Config: Config{Name: "alltoallv", PEs: 8, Spread: s, Sizes: []int64{8, 64 * kib}}})
+	}
 	for i := range list {
 		list[i].fixed, list[i].figures = costOf(list[i].Config)
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"goshmem/coll"
 	"goshmem/heap"
@@ -56,7 +57,8 @@ type collRun struct {
 	memory    [2][]byte        // source and destination of the largest size
 	src, dst  []byte           // of the present one
 	in, out   []float32        // the same for reductions
-	counts    []int
+	sends     []int            // bytes of each block of src
+	recvs     []int            // and of dst
 	plain     *exchange
 	size      int64
 	block     int // in elements
@@ -64,7 +66,7 @@ type collRun struct {
 }
 
 func collWork(ctx context.Context, e *env, k collective) error {
-	r := &collRun{env: e, ctx: ctx, k: k, n: e.p.Size(), rank: e.p.Rank(), counts: make([]int, e.p.Size())}
+	r := &collRun{env: e, ctx: ctx, k: k, n: e.p.Size(), rank: e.p.Rank()}
 	if err := r.prepare(); err != nil {
 		return err
 	}
@@ -114,11 +116,11 @@ func (r *collRun) prepare() (err error) {
 
 func (r *collRun) measureSize(size int64) error {
 	r.size, r.block = size, int(size/r.k.elem())
-	for i := range r.counts {
-		r.counts[i] = r.block
-	}
 	if !r.k.reduces {
-		r.src, r.dst = r.memory[0][:r.k.src.blocks(r.n)*int(size)], r.memory[1][:r.k.dst.blocks(r.n)*int(size)]
+		var sent, received int
+		r.sends, sent = r.lay(r.sends[:0], r.k.src)
+		r.recvs, received = r.lay(r.recvs[:0], r.k.dst)
+		r.src, r.dst = r.memory[0][:sent], r.memory[1][:received]
 	}
 	r.fill()
 	t := trial{
@@ -140,10 +142,28 @@ func (r *collRun) measureSize(size int64) error {
 	if r.p.World().Oversubscribed() {
 		t.batch = max(t.batch, oversubscribedBatch)
 	}
-	if bytes := r.k.bandwidth(r.n, size); size >= bandwidthFrom && bytes > 0 {
+	if r.cfg.Spread != "" {
+		t.algo += " " + r.cfg.Spread
+	}
+	if bytes := r.k.bandwidth(r.n, size); r.cfg.Spread == "" && size >= bandwidthFrom && bytes > 0 {
 		t.more = []line{{metric: "bandwidth", unit: unitGBs, bytes: bytes}}
 	}
 	return r.measure(t)
+}
+
+// lay tells the bytes of each block of a buffer, one behind the other, and their sum.
+func (r *collRun) lay(list []int, s shape) ([]int, int) {
+	sum := 0
+	for i := range s.blocks(r.n) {
+		n := r.block
+		if r.k.algo {
+			from, to := s.way(r.rank, i)
+			n = int(r.k.sends(r, from, to))
+		}
+		list = append(list, n)
+		sum += n
+	}
+	return list, sum
 }
 
 func (r *collRun) call() error {
@@ -185,8 +205,10 @@ func (r *collRun) fill() {
 		return
 	}
 	clear(r.dst)
-	for i := range r.k.src.blocks(r.n) {
-		pattern(r.src[i*r.block:(i+1)*r.block], r.seed(r.k.src.way(r.rank, i)))
+	at := 0
+	for i, n := range r.sends {
+		pattern(r.src[at:at+n], r.seed(r.k.src.way(r.rank, i)))
+		at += n
 	}
 	if r.k.src == none && r.rank == r.root { // in place
 		pattern(r.dst, r.seed(r.k.dst.way(r.rank, 0)))
@@ -207,10 +229,12 @@ func (r *collRun) seed(from, to int) uint64 {
 // right compares the destination with what it should be.
 func (r *collRun) right() bool {
 	if !r.k.reduces {
-		for i := range r.k.dst.blocks(r.n) {
-			if !samePattern(r.dst[i*r.block:(i+1)*r.block], r.seed(r.k.dst.way(r.rank, i))) {
+		at := 0
+		for i, n := range r.recvs {
+			if !samePattern(r.dst[at:at+n], r.seed(r.k.dst.way(r.rank, i))) {
 				return false
 			}
+			at += n
 		}
 		return true
 	}
@@ -231,8 +255,14 @@ func (r *collRun) right() bool {
 	return true
 }
 
-// algoCheck refuses -algo where there is one way only.
+// algoCheck refuses -algo and -spread where there is one way only.
 func (c *Config) algoCheck(prog program) error {
+	if !prog.algo && c.Spread != "" {
+		return fmt.Errorf("bench: %s: it has no -spread: %w", c.Name, pe.ErrConfig)
+	}
+	if c.Spread != "" && !slices.Contains(spreads(), c.Spread) {
+		return fmt.Errorf("bench: %s: spread %q: want one of %v: %w", c.Name, c.Spread, spreads(), pe.ErrConfig)
+	}
 	if c.Algo == "" {
 		return nil
 	}

@@ -82,6 +82,23 @@ func (k collective) bandwidth(n int, size int64) int64 {
 	return size
 }
 
+// spreads are how the bytes of an alltoallv lie between the pairs; the size is the
+// longest pair's.
+func spreads() []string { return []string{"uniform", "zipf", "one-hot", "zeros"} }
+
+// spreadOf is the bytes from one PE to another of n.
+func spreadOf(spread string, size int64, from, to, n int) int64 {
+	switch spread {
+	case "zipf": // PE 0 is the one that everybody sends most
+		return size / int64(to+1)
+	case "one-hot":
+		return size * int64(bit(to == (from+1)%n))
+	case "zeros":
+		return 0
+	}
+	return size
+}
+
 func toAll(r *collRun, _, _ int) int64 { return r.size }
 
 func fromRoot(r *collRun, from, _ int) int64 { return silentUnless(from == r.root, r.size) }
@@ -126,10 +143,11 @@ func allreduceSends(r *collRun, _, _ int) int64 {
 func collectives() []collective {
 	return []collective{
 		{
-			name: "alltoallv", text: "alltoallv with the same number of bytes for each pair (-algo)",
-			src: toEach, dst: fromPair, algo: true, sends: toAll,
+			name: "alltoallv", text: "alltoallv, the same for each pair or not (-algo, -spread)",
+			src: toEach, dst: fromPair, algo: true,
+			sends: func(r *collRun, from, to int) int64 { return spreadOf(r.cfg.Spread, r.size, from, to, r.n) },
 			call: func(r *collRun) error {
-				return coll.AllToAllV(r.ctx, r.comm, r.array, r.counts, nil, r.src, r.counts, nil)
+				return coll.AllToAllV(r.ctx, r.comm, r.array, r.recvs, nil, r.src, r.sends, nil)
 			},
 		},
 		{

@@ -10,16 +10,17 @@ import (
 
 // Config is one run of one program.
 type Config struct {
-	Name  string
-	PEs   int           // 0: the program's default
-	Mem   string        // memory: host, or cuda; empty: host
-	Path  string        // auto, direct, proxy, …
-	Nodes int           // simulated nodes; 0: as the environment says
-	Algo  string        // of an alltoallv: auto, direct, relay
-	Sizes []int64       // bytes; nil: the program's default
-	Iters int           // operations for each figure; 0: as many as fit into Time
-	Time  time.Duration // for each figure; 0: 300 ms
-	MoE   MoE           // of program moe
+	Name   string
+	PEs    int           // 0: the program's default
+	Mem    string        // memory: host, or cuda; empty: host
+	Path   string        // auto, direct, proxy, …
+	Nodes  int           // simulated nodes; 0: as the environment says
+	Algo   string        // of an alltoallv: auto, direct, relay
+	Spread string        // of an alltoallv's bytes over the pairs: see spreads; empty: uniform
+	Sizes  []int64       // bytes; nil: the program's default
+	Iters  int           // operations for each figure; 0: as many as fit into Time
+	Time   time.Duration // for each figure; 0: 300 ms
+	MoE    MoE           // of program moe
 
 	// corrupt spoils received data before it is checked: tests see by it that
 	// the check looks.

@@ -28,8 +28,8 @@ func TestParse(t *testing.T) {
 		{"ring -join -n 8", commandLine{Config: Config{Name: "ring", PEs: 8}, Join: true, Bind: "auto"}},
 		{"moe -tokens 5 -hidden 16 -experts 8 -topk 2 -dtype fp8 -routing zipf:1.1 -layout expert -combine expert -mover ce -sms 16", commandLine{
 			Config: Config{Name: "moe", MoE: MoE{5, 16, 8, 2, "fp8", "zipf:1.1", "expert", "expert", "ce", 16}}, Bind: "auto"}},
-		{"alltoallv -n 8 -nodes 4 -algo relay", commandLine{
-			Config: Config{Name: "alltoallv", PEs: 8, Nodes: 4, Algo: "relay"}, Bind: "auto"}},
+		{"alltoallv -n 8 -nodes 4 -algo relay -spread zipf", commandLine{
+			Config: Config{Name: "alltoallv", PEs: 8, Nodes: 4, Algo: "relay", Spread: "zipf"}, Bind: "auto"}},
 		{"put -repeat 3", commandLine{Config: Config{Name: "put"}, Bind: "auto", Repeat: 3}},
 		{"all -json -time 1ms", commandLine{Config: Config{Name: "all", Time: time.Millisecond}, JSON: true, Bind: "auto"}},
 	} {
@@ -75,6 +75,8 @@ func TestParseRefuses(t *testing.T) {
 		{"channel -n 2", "no -n"},
 		{"allreduce -sizes 6", "a size of 6 B"},
 		{"allreduce -algo relay", "no -algo"},
+		{"alltoallv -spread even", "want one of [uniform zipf"},
+		{"alltoall -spread zipf", "no -spread"},
 		{"alltoallv -algo best", "want auto, direct or relay"},
 		{"alltoallv -nodes 3", "3 simulated nodes of 2 PEs"},
 		{"alltoallv -nodes -1", "-1 simulated nodes"},

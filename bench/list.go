@@ -130,6 +130,9 @@ func (r run) String() string {
 	if r.InProcess {
 		text += " as goroutines"
 	}
+	if r.Spread != "" {
+		text += ", " + r.Spread
+	}
 	if r.Path != "" {
 		text += ", path " + r.Path
 	}

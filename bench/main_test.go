@@ -81,6 +81,8 @@ func quick() []Config {
 		{Name: "worlds", Time: 50 * time.Millisecond},
 		{Name: "barrier", PEs: 4, Nodes: 2},
 		{Name: "alltoallv", PEs: 5, Nodes: 3, Algo: "relay", Sizes: []int64{1, 1000}},
+		{Name: "alltoallv", PEs: 4, Spread: "zipf", Sizes: []int64{1, 1000, 70000}},
+		{Name: "alltoallv", PEs: 3, Nodes: 3, Spread: "one-hot", Sizes: []int64{1000, 70000}},
 		{Name: "alltoallv", PEs: 1, Sizes: []int64{8}},
 	}
 	for i, k := range collectives() {
@@ -97,7 +99,7 @@ func label(c Config) string {
 	if c.Nodes > 0 {
 		s += fmt.Sprintf("-nodes-%d", c.Nodes)
 	}
-	return s + c.Algo + c.Path
+	return s + c.Algo + c.Spread + c.Path
 }
 
 func bounded(t testing.TB) context.Context {

@@ -75,7 +75,7 @@ func expected(c Config) []string {
 		s = nil
 		for _, n := range c.Sizes {
 			s = append(s, fmt.Sprint("latency ", n))
-			if n >= bandwidthFrom && c.PEs != 1 {
+			if n >= bandwidthFrom && c.PEs != 1 && c.Spread == "" {
 				s = append(s, fmt.Sprint("bandwidth ", n))
 			}
 		}
