@@ -10,7 +10,8 @@
 //   - before and after each figure the two PEs themselves bounce a cache line
 //     (calib_before_ns, calib_after_ns, one way); a figure between two that differ
 //     is marked flipped and measured again, a few times, and the near placement is
-//     preferred;
+//     preferred; with -repeat whole programs are started again, and what still
+//     flipped is left out of the comparison, and counted;
 //   - operations are timed in batches, since a clock costs more than an operation
 //     does: p50 and p99 are over batches of the mean of a batch.
 //
