@@ -100,7 +100,7 @@ func worldsRun(ctx context.Context, cfg Config, emit Emit) error {
 		opened = append(opened, float64(ready.Sub(start)))
 		closed = append(closed, float64(time.Since(ready)))
 	}
-	base := Result{Bench: "worlds", Path: "direct", Mem: "host", Nodes: 1, Impl: "goshmem", PEs: cfg.PEs, Unit: unitNS, Verified: true}
+	base := Result{Bench: "worlds", Path: "direct", Mem: "host", Nodes: 1, Impl: "goshmem", PEs: cfg.PEs, Local: true, Unit: unitNS, Verified: true}
 	for _, m := range []struct {
 		metric string
 		s      series

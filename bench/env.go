@@ -57,7 +57,7 @@ func newEnv(ctx context.Context, p *pe.PE, cfg Config, emit Emit) (*env, error) 
 	info, _ := p.Peer(e.target())
 	next, _ := p.Peer((p.Rank() + 1) % p.Size())
 	e.local = p.Size() > 1 && next.PID == os.Getpid()
-	e.base = Result{Bench: cfg.Name, Path: info.Path, Mem: "host", Nodes: p.World().Nodes(), Impl: "goshmem", PEs: p.Size()}
+	e.base = Result{Bench: cfg.Name, Path: info.Path, Mem: "host", Nodes: p.World().Nodes(), Impl: "goshmem", PEs: p.Size(), Local: e.local}
 	return e, nil
 }
 

@@ -22,7 +22,7 @@ func newSpread() *spread { return &spread{runs: map[string][]Result{}} }
 
 // figureKey is what makes two results of one program samples of one figure.
 func figureKey(r Result) string {
-	return fmt.Sprint(r.Bench, " ", r.Metric, " ", r.Path, " ", r.Algo, " ", r.Nodes, " ", r.PEs, " ", r.Size, " ", r.Unit)
+	return fmt.Sprint(r.Bench, " ", r.Metric, " ", r.Path, " ", r.Algo, " ", r.Nodes, " ", r.PEs, " ", r.Local, " ", r.Size, " ", r.Unit)
 }
 
 func (s *spread) take(r Result) {
@@ -126,6 +126,9 @@ func (s *spread) print(w io.Writer) error {
 		}
 		if r.PEs > 0 {
 			name += fmt.Sprintf(" %d PEs", r.PEs)
+		}
+		if r.Local {
+			name += " as goroutines"
 		}
 		if r.Size > 0 {
 			name += " " + sizeText(r.Size)

@@ -16,6 +16,7 @@ type Result struct {
 	Nodes  int    `json:"nodes"`
 	Impl   string `json:"impl"`
 	PEs    int    `json:"pes"`
+	Local  bool   `json:"local,omitempty"` // the PEs are goroutines of one process
 	Size   int64  `json:"size"` // bytes (of a pair, for collectives); 0 where there is none
 	Unit   string `json:"unit"` // ns, GB/s, M/s, objects, B, a percentage of something
 

@@ -54,6 +54,9 @@ func remarks(r Result) []string {
 	} else if r.Far() {
 		s = append(s, "far")
 	}
+	if r.Local {
+		s = append(s, "goroutines")
+	}
 	if r.Nodes > 1 {
 		s = append(s, fmt.Sprintf("%d nodes", r.Nodes))
 	}

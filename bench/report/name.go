@@ -19,6 +19,7 @@ func (c *chart) curveName(m member, several, pesDiffer bool) string {
 	add(true, f.path)
 	add(f.mem != "host", f.mem)
 	add(true, f.algo)
+	add(f.local, "goroutines")
 	add(f.nodes > 1, fmt.Sprintf("%d nodes", f.nodes))
 	add(!c.byPEs && pesDiffer, fmt.Sprintf("%d PEs", f.pes))
 	add(several, "("+m.set+")")
@@ -56,6 +57,9 @@ func (f figure) label() string {
 		s += fmt.Sprintf(" %d nodes", f.nodes)
 	}
 	s += fmt.Sprintf(" %d PEs", f.pes)
+	if f.local {
+		s += " as goroutines"
+	}
 	if f.size > 0 {
 		s += " " + options.FormatBytes(f.size)
 	}

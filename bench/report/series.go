@@ -13,11 +13,12 @@ type key struct {
 	bench, metric, unit   string
 	path, mem, algo, impl string
 	nodes, pes            int
+	local                 bool
 	size                  int64
 }
 
 func keyOf(r bench.Result) key {
-	return key{r.Bench, r.Metric, r.Unit, r.Path, r.Mem, r.Algo, r.Impl, r.Nodes, r.PEs, r.Size}
+	return key{r.Bench, r.Metric, r.Unit, r.Path, r.Mem, r.Algo, r.Impl, r.Nodes, r.PEs, r.Local, r.Size}
 }
 
 // figure is the samples of one figure.
