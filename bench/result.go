@@ -17,8 +17,8 @@ type Result struct {
 	Impl   string `json:"impl"`
 	PEs    int    `json:"pes"`
 	Local  bool   `json:"local,omitempty"` // the PEs are goroutines of one process
-	Size   int64  `json:"size"` // bytes (of a pair, for collectives); 0 where there is none
-	Unit   string `json:"unit"` // ns, GB/s, M/s, objects, B, a percentage of something
+	Size   int64  `json:"size"`            // bytes (of a pair, for collectives); 0 where there is none
+	Unit   string `json:"unit"`            // ns, GB/s, M/s, objects, B, a percentage of something
 
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
