@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"goshmem/channel"
 	"goshmem/heap"
@@ -25,7 +26,7 @@ type Team struct {
 
 	mu       sync.Mutex
 	splits   int
-	attached map[any]any
+	attached atomic.Pointer[[]attachment] // replaced under mu, read without it
 	freed    bool
 }
 
@@ -60,20 +61,38 @@ func (t *Team) Members() []int { return slices.Clone(t.members) }
 // words are the team's.
 func (t *Team) CollContext() *Context { return t.coll }
 
+// attachment is what a collective keeps with a team; there are few.
+type attachment struct{ key, value any }
+
 // Attach keeps one value a key with the team: the state of a collective. make is
 // called once.
 func (t *Team) Attach(key any, make func() any) any {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if v, ok := t.attached[key]; ok {
+	if v, ok := t.attachedTo(key); ok {
 		return v
 	}
-	if t.attached == nil {
-		t.attached = map[any]any{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v, ok := t.attachedTo(key); ok {
+		return v
 	}
-	v := make()
-	t.attached[key] = v
-	return v
+	var all []attachment
+	if old := t.attached.Load(); old != nil {
+		all = slices.Clone(*old)
+	}
+	all = append(all, attachment{key, make()})
+	t.attached.Store(&all)
+	return all[len(all)-1].value
+}
+
+func (t *Team) attachedTo(key any) (any, bool) {
+	if all := t.attached.Load(); all != nil {
+		for _, a := range *all {
+			if a.key == key {
+				return a.value, true
+			}
+		}
+	}
+	return nil, false
 }
 
 // Gather is an allgather of small blobs over the team's living members, by the
