@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the report of this machine: docs/perf/report.md and report.html from JSON
-# lines in build/perf, and the tables of peers and of repeatability beside them.
+# Makes the report of this machine in docs/perf: report.md and report.html from JSON
+# lines in build/perf, peers.txt, and repeat.txt, which tells how well medians repeat.
 # Nothing else should run meanwhile.
 # Usage: bench/perf.sh [all] [scale] [peers] [repeat] [report]; without a step, all
 # of them. PERF_FLAGS go to goshmem bench all and scale, PEERS_FLAGS to the peers.
@@ -15,10 +15,12 @@ step() {
 	scale) $tool bench scale -json ${PERF_FLAGS:-} >$out/scale.jsonl ;;
 	peers)
 		bench/peers/install.sh
-		go run ./bench/peers -goshmem $tool -json $out/peers.jsonl ${PEERS_FLAGS:-} >$out/peers.txt
-		cat $out/peers.txt
+		go run ./bench/peers -goshmem $tool -json $out/peers.jsonl ${PEERS_FLAGS:-} >$docs/peers.txt
 		;;
-	repeat) $tool bench all -repeat 3 -time 150ms >$out/repeat.txt && sed -n '/^figure .*kept/,/repeat within/p' $out/repeat.txt ;;
+	repeat)
+		$tool bench all -repeat 3 -time 150ms ${PERF_FLAGS:-} >$out/repeat.txt
+		sed -n '/^figure .*kept/,/repeat within/p' $out/repeat.txt >$docs/repeat.txt
+		;;
 	report)
 		$tool bench report $out/*.jsonl -o $docs/report.html
 		$tool bench report $out/*.jsonl >$docs/report.md

@@ -73,11 +73,11 @@ func oneSidedNotes() []note {
 	return []note{
 		{"put latency", ours, "rma.PutMem and rma.Quiet: checks bounds, peer and close; remotely complete after it"},
 		{"put latency", "openmpi, mpich", "MPI_Put and MPI_Win_flush in an epoch of MPI_Win_lock_all; a window, no symmetric addresses"},
-		{"put latency", "oshmem", "shmem_putmem and shmem_quiet; does not check bounds"},
+		{"put latency", "oshmem", "shmem_putmem and shmem_quiet, out of private memory"},
 		{"put rate", ours, "rma.PutMemNBI, one Quiet a batch"},
 		{"put rate", "openmpi, mpich", "MPI_Put, one flush a batch"},
 		{"put rate", "oshmem", "shmem_putmem_nbi, one quiet a batch"},
-		{"put rate", "ucx", "ucp_put_nbx as ucp_put_bw issues it; one fixed buffer, no checks, no heap; a mean, not a median"},
+		{"put rate", "ucx", "what ucp_put_bw issues, of one fixed buffer; a mean, not a median"},
 		{"put bandwidth", "all", "puts of one buffer to one place, completion once a batch; up to 1 MiB it stays in caches"},
 		{"get latency", ours, "rma.GetMem, blocking"},
 		{"get latency", "openmpi, mpich", "MPI_Get and MPI_Win_flush"},
