@@ -24,6 +24,9 @@ var palette = []color.NRGBA{
 	{0x8c, 0x56, 0x4b, 0xff}, {0x6a, 0x3d, 0x9a, 0xff}, {0x99, 0x99, 0x99, 0xff}, {0x17, 0xa2, 0xb8, 0xff},
 }
 
+// maxBands is the number of curves up to which bands do not hide each other.
+const maxBands = 4
+
 const (
 	chartWidth  = 9 * vg.Inch
 	chartHeight = 4.5 * vg.Inch
@@ -116,7 +119,7 @@ func (c *chart) drawCurve(p *plot.Plot, k curve, col color.NRGBA) error {
 	if len(mid) == 0 {
 		return nil
 	}
-	if len(mid) > 1 {
+	if len(mid) > 1 && len(c.curves) <= maxBands {
 		if err := drawBand(p, mid, bad, col); err != nil {
 			return err
 		}

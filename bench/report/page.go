@@ -34,7 +34,10 @@ type row struct {
 func views(sets []Set) ([]view, error) {
 	var out []view
 	for _, c := range charts(sets) {
-		v := view{ID: c.bench + "-" + c.metric, Title: c.bench + ": " + c.metric, Unit: c.unit, Better: "higher is better"}
+		v := view{ID: c.bench + "-" + c.metric + c.over, Title: c.bench + ": " + c.metric, Unit: c.unit, Better: "higher is better"}
+		if c.over != "" {
+			v.Title += " over " + c.over
+		}
 		if lowerIsBetter(c.unit) {
 			v.Better = "lower is better"
 		}

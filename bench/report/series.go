@@ -90,7 +90,8 @@ type curve struct {
 // chart is one diagram: a metric of a program.
 type chart struct {
 	bench, metric, unit string
-	byPEs               bool // the abscissa is the number of PEs, not the size
+	over                string // "tcp": what goes over the network has a diagram of its own
+	byPEs               bool   // the abscissa is the number of PEs, not the size
 	curves              []curve
 }
 
@@ -104,12 +105,15 @@ func (c *chart) x(f figure) float64 {
 
 // charts arranges all sets' figures.
 func charts(sets []Set) []chart {
-	type id struct{ bench, metric, unit string }
+	type id struct{ bench, metric, unit, over string }
 	var order []id
 	members := map[id][]member{}
 	for _, s := range sets {
 		for _, f := range figures(s) {
-			i := id{f.bench, f.metric, f.unit}
+			i := id{f.bench, f.metric, f.unit, ""}
+			if f.path == "tcp" || f.path == "rdma" {
+				i.over = f.path
+			}
 			if members[i] == nil {
 				order = append(order, i)
 			}
@@ -123,7 +127,7 @@ func charts(sets []Set) []chart {
 	})
 	var out []chart
 	for _, i := range order {
-		c := chart{bench: i.bench, metric: i.metric, unit: i.unit}
+		c := chart{bench: i.bench, metric: i.metric, unit: i.unit, over: i.over}
 		c.arrange(members[i], len(sets) > 1)
 		out = append(out, c)
 	}
