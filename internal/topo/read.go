@@ -15,8 +15,25 @@ import (
 )
 
 // Read describes this machine. It takes some milliseconds.
-func Read() *Machine {
-	m := ReadAt("/")
+func Read() *Machine { return ReadAt("/").here() }
+
+// ReadNICs reads what [Machine.ChooseNICs] needs to know of this machine, less the
+// ports' addresses: a table of them is a file for each of its hundreds of entries. It
+// is quick where there are less than two ports.
+func ReadNICs() *Machine { return readNICs("/").here() }
+
+func readNICs(root string) *Machine {
+	r := reader{root: root, m: &Machine{}, bare: true}
+	r.guard("RDMA", r.rdma)
+	if len(r.m.Ports) > 1 {
+		r.guard("NUMA nodes", r.nodes)
+		r.guard("PCI", r.pci)
+	}
+	return r.m
+}
+
+// here fills in what is a property of this process.
+func (m *Machine) here() *Machine {
 	if cpus, err := spin.CPUs(); err == nil {
 		m.Usable = cpus
 	} else {
@@ -47,6 +64,7 @@ func (m *Machine) note(what string, why any) {
 type reader struct {
 	root string
 	m    *Machine
+	bare bool // without the addresses of RDMA ports
 }
 
 // options keeps ghw within root, quiet, and from running programs or searching

@@ -1,19 +1,31 @@
 package info
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 
+	"goshmem/ibrc/rdma"
 	"goshmem/internal/options"
 	"goshmem/internal/topo"
 )
 
 // nicSection tells which RDMA port each of n PEs of this host would use towards
 // PEs of other hosts, and why no other one.
-func nicSection(m *topo.Machine, n int, environ []string) Section {
-	s := Section{Title: fmt.Sprintf("RDMA ports of %d PEs of this host", n)}
+func nicSection(n int, environ []string) Section {
+	m, err := rdma.Machine()
+	if err != nil {
+		return Section{Title: nicTitle(n), Text: err.Error() + "\n" + noRDMA}
+	}
+	return portsOf(m, n, environ)
+}
+
+func nicTitle(n int) string { return fmt.Sprintf("RDMA ports of %d PEs of this host", n) }
+
+const noRDMA = "to PEs of other hosts: tcp\n"
+
+func portsOf(m *topo.Machine, n int, environ []string) Section {
+	s := Section{Title: nicTitle(n)}
 	r, err := options.Resolve(options.Values{}, environ)
 	if err != nil {
 		return s // told with the options
@@ -22,22 +34,25 @@ func nicSection(m *topo.Machine, n int, environ []string) Section {
 	for i := range places {
 		places[i].Node = m.NodeOf(m.Usable)
 	}
-	nics, err := m.ChooseNICs(places, r.NICs)
+	cfg, err := rdma.FromOptions(r.Values)
 	if err != nil {
-		if !errors.Is(err, topo.ErrNoNIC) {
-			s.Err = err
-		}
-		s.Text = err.Error() + "\n"
+		s.Err = err
 		return s
 	}
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for i, c := range nics {
+	for i := range places {
+		c, err := rdma.Choose(m, places, i, cfg)
+		if err != nil {
+			s.Text = err.Error() + "\n" + noRDMA
+			return s
+		}
 		fmt.Fprintf(t, "pe %d\tport %v\t%s, %d Gb/s\t%s\t%s\n", i, c.Port, c.Port.Link, c.Port.Rate, gid(c.GID), c.Why)
 		for _, x := range c.Rejected {
 			fmt.Fprintf(t, "\tnot %s\t%s\n", x.Port, x.Reason)
 		}
 	}
+	fmt.Fprintf(t, "to PEs of other hosts: rdma, where they have such a port too, else tcp\n")
 	_ = t.Flush() // to memory
 	s.Text = b.String()
 	return s
