@@ -29,12 +29,17 @@ type GPU struct {
 
 	cells cells
 
+	engines []*stream // resident kernels, where wanted
+
+	movers  map[device.Device][]*stream // where some peers are not mapped: out of and into pipes
+	ferries map[[2]int]*stream          // pipes by source and target
+	intakes []*intake
+
 	controlMu sync.Mutex
 	controls  map[device.Device]*control
 	waiting   atomic.Int32 // users' streams in a wait
 
 	// Under the proxy's role.
-	lanes  map[*channel.Lane]*lane
 	active []*lane
 	next   int
 
@@ -50,7 +55,13 @@ type GPUConfig struct {
 	Devices map[int]device.Device // of this process's PEs, by rank
 	UUID    []string              // of every PE's device; empty: none here
 	Streams int                   // most of this process
+	Engine  bool                  // small puts and gets by a resident kernel of each device
 	Share   device.Share          // how memory is shared, for people
+
+	// Where a device's memory is not mapped for another's. nil: everywhere.
+	Staged func(owner, peer int) bool
+	Pipe   func(source int) (off uint64, ok bool) // of its pipe in the runtime region, PipeSize bytes
+	Knock  func(local int)                        // rings a PE of this process
 }
 
 // stageSize is a stream's room for data on its way from or to memory that no
@@ -64,8 +75,8 @@ const (
 func NewGPU(cfg GPUConfig) (*GPU, error) {
 	g := &GPU{
 		Host: NewHost(cfg.Table, cfg.PEs), cfg: cfg,
-		streams: map[int][]*stream{}, lanes: map[*channel.Lane]*lane{},
-		controls: map[device.Device]*control{},
+		streams:  map[int][]*stream{},
+		controls: map[device.Device]*control{}, movers: map[device.Device][]*stream{}, ferries: map[[2]int]*stream{},
 	}
 	g.cells.init()
 	byDevice := map[device.Device][]*stream{}
@@ -84,8 +95,18 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 				}
 				byDevice[d] = append(byDevice[d], s)
 			}
+			if cfg.Engine {
+				e, err := newEngine(d)
+				if err != nil {
+					return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
+				}
+				g.engines = append(g.engines, e)
+			}
 		}
 		g.streams[rank] = byDevice[d]
+	}
+	if err := g.openPipes(); err != nil {
+		return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
 	}
 	return g, nil
 }
@@ -106,6 +127,12 @@ func (g *GPU) Describe() channel.Description {
 	for dev := range distinct(g.cfg.Devices) {
 		i := dev.Info()
 		d.Notes = append(d.Notes, fmt.Sprintf("device %d: %s %s, memory shared by %s", i.Index, i.Name, i.UUID, g.cfg.Share))
+	}
+	if len(g.engines) > 0 {
+		d.Notes = append(d.Notes, "small puts and gets by a resident kernel")
+	}
+	if n := len(g.intakes); n > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("device memory of %d peers not mapped: through pipes in host memory", n))
 	}
 	return d
 }
@@ -135,9 +162,13 @@ type stream struct {
 	seq    uint64 // the last group enqueued
 	failed error
 	asked  time.Time // when it was last asked whether it lives
+	looks  uint8     // at the clock for that: one in 64 polls
 
 	batch device.Batch
 	words []device.Word
+
+	*engine // of a stream that is one
+	*ferry
 }
 
 // amoSlots is the most fetching AMOs in flight in one stream.
@@ -170,8 +201,10 @@ func newStream(d device.Device) (*stream, error) {
 // lane is what is in flight in one lane.
 type lane struct {
 	l     *channel.Lane
-	s     *stream
-	ready int // complete and not reported
+	s     *stream // the agent of what is in flight
+	own   *stream // the lane's, for what no engine takes
+	e     *stream // the device's engine, if it has one
+	ready int     // complete and not reported
 	q     []group
 	wait  bool // the latest group must end before another begins
 	on    bool // in GPU.active
@@ -187,6 +220,9 @@ type group struct {
 	outs  []out    // what the CPU copies when they are complete
 	after *applied // what it does then
 	knock bool
+
+	back    []backCopy // what begins then, and ends the group
+	backSeq uint64
 }
 
 // out is data of a get to be copied out of staging memory, or the result of an AMO.
@@ -208,13 +244,19 @@ type applied struct {
 }
 
 func (g *GPU) lane(l *channel.Lane) *lane {
-	x := g.lanes[l]
-	if x == nil {
-		all := g.streams[l.Config().Owner]
-		x = &lane{l: l, s: all[g.next%len(all)]}
-		g.next++
-		g.lanes[l] = x
+	if x, ok := l.State().(*lane); ok {
+		return x
 	}
+	all := g.streams[l.Config().Owner]
+	s := all[g.next%len(all)]
+	x := &lane{l: l, s: s, own: s}
+	for _, e := range g.engines {
+		if e.dev == s.dev {
+			x.e = e
+		}
+	}
+	g.next++
+	l.SetState(x)
 	return x
 }
 
@@ -228,8 +270,8 @@ func (g *GPU) activate(x *lane) {
 // Abort forgets a lane. Streams finish what they have; nothing of the lane is
 // copied out any more.
 func (g *GPU) Abort(l *channel.Lane) {
-	x := g.lanes[l]
-	if x == nil {
+	x, ok := l.State().(*lane)
+	if !ok {
 		return
 	}
 	for i := range x.q {
@@ -245,6 +287,7 @@ func (g *GPU) Connect(l *channel.Lane) (bool, error) { return g.Host.Connect(l) 
 
 // Poll reports what has become complete, and does what the CPU has to do then.
 func (g *GPU) Poll(outc []channel.Completion) (n int) {
+	g.tend()
 	for i := 0; i < len(g.active) && n < len(outc); {
 		x := g.active[i]
 		n += g.pollLane(x, outc[n:])
@@ -268,7 +311,7 @@ func (g *GPU) pollLane(x *lane, outc []channel.Completion) (n int) {
 	}
 	for len(x.q) > 0 && n < len(outc) {
 		f := &x.q[0]
-		if int64(x.s.done.Load()-f.seq) < 0 {
+		if int64(x.s.done.Load()-f.seq) < 0 || !g.returned(x.s, f) {
 			if x.s.failed == nil {
 				g.alive(x.s)
 			}
@@ -289,6 +332,9 @@ func (g *GPU) pollLane(x *lane, outc []channel.Completion) (n int) {
 			for j := range f.outs {
 				f.outs[j].run()
 				x.s.release(&f.outs[j])
+			}
+			for _, b := range f.back {
+				b.mark.held = false
 			}
 			if f.after != nil {
 				channel.ApplySignal(f.after.word, f.after.op, f.after.v)
@@ -319,6 +365,9 @@ func (x *lane) pop() {
 // alive asks a stream whose work takes long whether it failed.
 func (g *GPU) alive(s *stream) {
 	const every = 20 * time.Millisecond
+	if s.looks++; s.looks%64 != 1 {
+		return
+	}
 	now := time.Now()
 	if s.asked.IsZero() {
 		s.asked = now
@@ -327,6 +376,10 @@ func (g *GPU) alive(s *stream) {
 		return
 	}
 	s.asked = now
+	if s.ferry != nil && s.done.Load() == pipeBroken {
+		s.failed = fmt.Errorf("nvlink: the peer's device: %w", errs.ErrUnsupported)
+		return
+	}
 	if err := s.dev.Enter(); err != nil {
 		s.failed = err
 		return
@@ -357,6 +410,7 @@ func (g *GPU) Close(ctx context.Context) error {
 func (g *GPU) drain(ctx context.Context) error {
 	for s := range g.all() {
 		for int64(s.done.Load()-s.seq) < 0 && s.failed == nil {
+			g.tend()
 			if g.alive(s); ctx.Err() != nil {
 				return fmt.Errorf("nvlink: close with copies under way: %w", context.Cause(ctx))
 			}
@@ -369,6 +423,14 @@ func (g *GPU) drain(ctx context.Context) error {
 func (g *GPU) all() map[*stream]bool {
 	set := map[*stream]bool{}
 	for _, ss := range g.streams {
+		for _, s := range ss {
+			set[s] = true
+		}
+	}
+	for _, s := range g.engines {
+		set[s] = true
+	}
+	for _, ss := range g.movers {
 		for _, s := range ss {
 			set[s] = true
 		}

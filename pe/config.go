@@ -42,7 +42,9 @@ type Config struct {
 	DeviceDriver  string // "cuda", or "host": devices simulated in host memory
 	Device        string // number of the device; empty: by the PE's rank on its host
 	DeviceShare   string // "auto", "vmm", "ipc": how device memory is shared between processes
+	DeviceMap     string // "auto", "off": whether PEs map each other's device memory
 	DeviceStreams int    // streams that lanes share
+	DeviceEngine  bool   // small puts and gets by a resident kernel
 
 	// Nodes simulates that many nodes on this machine: PEs are dealt to them in
 	// blocks, and those of different nodes do not use the mappings but the
@@ -84,6 +86,8 @@ func (c *Config) values() options.Values {
 		DeviceDriver:    options.Choice(c.DeviceDriver),
 		Device:          c.Device,
 		DeviceShare:     options.Choice(c.DeviceShare),
+		DeviceEngine:    c.DeviceEngine,
+		DeviceMap:       options.Choice(c.DeviceMap),
 		DeviceStreams:   c.DeviceStreams,
 		Nodes:           c.Nodes,
 		Net:             options.Path(c.Net),

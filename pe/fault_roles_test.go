@@ -47,6 +47,8 @@ type workArgs struct {
 	FailureDeadline time.Duration
 
 	Driver, Share string // of devices; empty: none
+	Engine        bool
+	Map           string
 }
 
 func (a workArgs) config(c *faultlab.Child) pe.Config {
@@ -55,6 +57,7 @@ func (a workArgs) config(c *faultlab.Child) pe.Config {
 		FailureDeadline: a.FailureDeadline, CloseTimeout: 10 * time.Second,
 	}
 	if a.Driver != "" {
+		cfg.DeviceEngine, cfg.DeviceMap = a.Engine, a.Map
 		cfg.DeviceHeap, cfg.DeviceDriver, cfg.DeviceShare, cfg.DeviceStreams = 256<<20, a.Driver, a.Share, 4
 	}
 	if a.Spin {

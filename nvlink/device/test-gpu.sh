@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests for GPUs that lie in build/gpu (make test-gpu-build), one after the
 # other, each with a bound; one that fails stops none of the others. Logs go to
-# $GPU_LOGS. Where processes share a GPU they run under an MPS daemon of their own.
+# $GPU_LOGS; GPU_SUITES names those wanted, all if unset. Where processes share a GPU they run under an MPS daemon of their own.
 cd "$(dirname "$0")/../../build/gpu" || exit 1
 logs=${GPU_LOGS:-$PWD/logs}
 mkdir -p "$logs"
@@ -11,9 +11,11 @@ failed=0
 run() { # name, seconds, command…
 	name=$1 bound=$2
 	shift 2
+	case " ${GPU_SUITES:-$name} " in *" $name "*) ;; *) return ;; esac
 	echo "== $name ($(date +%T))"
 	if timeout -k 5 "$bound" "$@" >"$logs/$name.log" 2>&1; then
 		echo "   ok, $(grep -c -e '--- PASS' "$logs/$name.log") passed"
+		grep -h 'all rows right' "$logs/$name.log"
 	else
 		echo "   FAILED ($?)"
 		failed=1
@@ -27,7 +29,7 @@ mps() { # a private daemon
 	export CUDA_MPS_PIPE_DIRECTORY="$dir/pipe" CUDA_MPS_LOG_DIRECTORY="$dir/log"
 	export CUDA_DEVICE_MAX_CONNECTIONS=8 # the clients of a server share what it has
 	mkdir -p "$dir/pipe" "$dir/log"
-	nvidia-cuda-mps-control -d
+	env -u CUDA_VISIBLE_DEVICES nvidia-cuda-mps-control -d # else clients would count the devices anew
 	sleep 1
 }
 
@@ -44,6 +46,7 @@ run adaptor 100 ./cudadev.test -test.v -test.timeout 95s
 run operations 200 ./rma.test -test.v -test.run TestDevice -test.timeout 195s
 run stress 150 env GOSHMEM_TEST_STRESS="${GPU_STRESS:-1000000}" ./rma.test -test.v -test.run 'TestDevice/cuda/vmm/pes2/device_stress' -test.timeout 145s
 run kernels 120 ./nvlink.test -test.v -test.run TestGPU -test.timeout 115s
+run example 60 env GOSHMEM_DEVICE_HEAP=16MiB ./goshmem run -n 2 ./gpuring
 run moe 200 ./moe.test -test.v -test.run TestDevice -test.timeout 195s
 run kill 100 ./pe.test -test.v -test.run TestDeviceKill -test.timeout 95s
 if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$CUDA_MPS_PIPE_DIRECTORY" ]; then

@@ -5,16 +5,31 @@
 extern "C" __global__ void spin(uint64_t *started, const uint64_t *stop, uint64_t limit_ns) {
   uint64_t begin, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  if (threadIdx.x == 0) atomicAdd_system((unsigned long long *)started, 1ull);
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (!goshmem::peek(stop) && now - begin < limit_ns);
+  if (threadIdx.x == 0) {  // one looks over the bus, the others wait in their places
+    atomicAdd_system((unsigned long long *)started, 1ull);
+    do {
+      __nanosleep(2000);
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (!goshmem::peek(stop) && now - begin < limit_ns);
+  }
+  __syncthreads();
 }
 
 // signals makes every thread issue n requests that add 1 to the signal of pe.
 extern "C" __global__ void signals(const goshmem_t *g, uint64_t sig, uint32_t n, uint32_t pe) {
   for (uint32_t i = 0; i < n; i++)
     if (!goshmem_signal(g, sig, GOSHMEM_SIGNAL_ADD, 1, (int)pe)) return;
+}
+
+// echo makes one thread issue n requests, each when the one before came back as a
+// signal of this PE, and tells how many nanoseconds that took.
+extern "C" __global__ void echo(const goshmem_t *g, uint64_t sig, uint32_t n, uint64_t *ns) {
+  uint64_t begin, end;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  for (uint32_t i = 1; i <= n; i++)
+    if (!goshmem_signal(g, sig, GOSHMEM_SIGNAL_ADD, 1, (int)g->pe) || !goshmem_wait_until(g, sig, GOSHMEM_GE, i)) return;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end));
+  *ns = end - begin;
 }
 
 // fill writes seed*2654435761 + index to n words.
