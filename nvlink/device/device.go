@@ -178,6 +178,8 @@ type Stream interface {
 	WaitSum(w *Sum) error
 	// Serve starts a resident kernel. What follows in the stream waits for its end.
 	Serve(r *Resident) error
+	// Exchange is carried out by one kernel.
+	Exchange(x *Exchange) error
 	// Capturing reports whether the stream is being recorded rather than run.
 	Capturing() (bool, error)
 	// Poll is nil when all work is done, ErrWouldBlock when not, or what failed.

@@ -20,7 +20,8 @@ type Device struct {
 	dev  cuda.Device
 	ctx  cuda.Ctx
 
-	module                                             cuda.Module
+	module, exchangeM                                  cuda.Module
+	exchangeF, exchangeFewF                            cuda.Function
 	copyF, copy1F, copyAddF, serveF, amoF, addF, waitF cuda.Function
 
 	mu     sync.Mutex
@@ -70,7 +71,14 @@ func (g *Device) load() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return nil
+	if g.exchangeM, err = g.drv.lib.ModuleLoad(exchangeImage); err != nil {
+		return err
+	}
+	if g.exchangeF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange"); err != nil {
+		return err
+	}
+	g.exchangeFewF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange_few")
+	return err
 }
 
 // Info describes the GPU.
@@ -222,6 +230,9 @@ func (g *Device) Close() error {
 		}
 		if g.module != 0 {
 			all = append(all, lib.ModuleUnload(g.module))
+		}
+		if g.exchangeM != 0 {
+			all = append(all, lib.ModuleUnload(g.exchangeM))
 		}
 		all = append(all, lib.CtxSetCurrent(0))
 		g.Leave()
