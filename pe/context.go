@@ -321,7 +321,7 @@ func (c *Context) CheckLocal(r heap.Ref, n uint64) error {
 func (c *Context) OwnSignal(s heap.Signal) *atomic.Uint64 {
 	r, o := s.Ref(), &c.pe.own
 	off := r.Offset()
-	if r.Key() != o.key || off%8 != 0 || off > o.size || o.size-off < heap.SignalSize || c.pe.world.remote != nil || c.pe.world.gpu != nil {
+	if r.Key() != o.key || off%8 != 0 || off > o.size || o.size-off < heap.SignalSize || len(c.pe.world.remotes) > 0 || c.pe.world.gpu != nil {
 		return nil
 	}
 	return (*atomic.Uint64)(unsafe.Add(o.base, off))
@@ -338,7 +338,7 @@ func (c *Context) SignalCells(s heap.Signal) (heap.Cells, error) {
 	switch {
 	case err != nil:
 		return heap.Cells{}, err
-	case w.remote == nil && w.gpu == nil:
+	case len(w.remotes) == 0 && w.gpu == nil:
 		return heap.OneCell((*atomic.Uint64)(p)), nil
 	}
 	return heap.CellsAt(p, c.StreamCells(r)), nil

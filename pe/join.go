@@ -252,6 +252,10 @@ func build(ctx context.Context, cfg Config, vals options.Values, conn bootstrap.
 		}
 	}
 	w.nodes = len(hosts)
+	w.nets.meet = conn.Address
+	if err := w.dealPorts(ctx, m, hellos, rank, node); err != nil {
+		return nil, err
+	}
 	if err := w.simulate(vals.Nodes); err != nil {
 		return nil, err
 	}

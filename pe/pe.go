@@ -131,7 +131,7 @@ func newPE(w *World, rank int, m bootstrap.Member, pol spin.Policy) (*PE, error)
 		Doze:     w.proxy.Doze,
 		Epoch:    &w.epoch,
 		// Streams, kernels and adapters ring nobody.
-		Silent: func() bool { return w.gpu != nil || w.remote != nil && !w.remote.Caps().RingsBells },
+		Silent: w.silent,
 	}
 	return p, nil
 }

@@ -249,12 +249,13 @@ func checkMemory(pes int, l heap.Layout, lim shm.Limits) error {
 }
 
 func newWorld(cfg Config, vals options.Values, secret []byte, n int, layout heap.Layout, mem *memory, id uint32) (*World, error) {
-	net, maker, err := netOf(cfg, vals, secret)
+	nets, err := netsOf(cfg, vals)
 	if err != nil {
 		return nil, err
 	}
+	nets.secret = secret
 	w := &World{
-		id: id, size: n, nodes: 1, vals: vals, layout: layout, net: net, netMaker: maker,
+		id: id, size: n, nodes: 1, vals: vals, layout: layout, nets: nets,
 		table: heap.NewTable(id, n, 3),
 		mem:   mem,
 		log:   cfg.Logger,
@@ -281,14 +282,10 @@ func (w *World) start(ctx context.Context, pol spin.Policy, local []int) error {
 		return err
 	}
 	p.AddTransport(w.host)
-	if w.nodes < 2 && w.vals.Path != options.PathTCP && w.vals.Path != options.PathRDMA {
-		return nil
-	}
-	if w.remote, err = w.netMaker(ctx, w.transportEnv(local)); err != nil {
+	if err := w.connect(ctx, local); err != nil {
 		_ = p.Close(ctx)
-		return fmt.Errorf("pe: remote transport: %w", err)
+		return err
 	}
-	p.AddTransport(w.remote)
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package pe_test
 
 import (
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +32,28 @@ func TestJoinAtPort(t *testing.T) {
 			info, _ := p.Peer(1 - rank)
 			if info.Path != "direct" {
 				t.Errorf("pe %d: path %s", rank, info.Path)
+			}
+			return p.Close(t.Context())
+		})
+	}
+	require.NoError(t, g.Wait())
+	// To those of another host TCP, where one of the two has no RDMA; both say why,
+	// and listen where they were told.
+	for rank := range 2 {
+		g.Go(func() error {
+			p, err := join(rank, pe.Config{
+				Secret: "c0ffee", Interface: "127.0.0.0/8", HostID: fmt.Sprint("host", rank), NICs: "no-such-nic",
+			})
+			if err != nil {
+				return err
+			}
+			info, _ := p.Peer(1 - rank)
+			if info.Path != "tcp" || !strings.Contains(info.Why, "pe 0 has no RDMA: ") {
+				t.Errorf("pe %d: path %s: %s", rank, info.Path, info.Why)
+			}
+			d := p.World().Transports()[1]
+			if !strings.Contains(d.Detail, "127.0.0.1") || !strings.Contains(fmt.Sprint(d.Notes), "GOSHMEM_INTERFACE") {
+				t.Errorf("%+v", d)
 			}
 			return p.Close(t.Context())
 		})

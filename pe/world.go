@@ -23,21 +23,20 @@ const indices = 8
 // proxy, and who is lost. The PEs that Run starts share one; a PE that joined by
 // itself has its own. It is not a singleton: several may live in one process.
 type World struct {
-	id       uint32
-	size     int
-	vals     options.Values
-	layout   heap.Layout
-	table    *heap.Table
-	proxy    *channel.Proxy
-	host     channel.Transport // to PEs of this host
-	gpu      *nvlink.GPU       // the same, where PEs have device memory
-	net      string            // path between nodes
-	netMaker TransportFactory
-	remote   channel.Transport // to PEs of other nodes; nil: there are none
-	mem      *memory
-	log      *slog.Logger
-	nodes    int
-	shared   bool // some host has more PEs than cores
+	id      uint32
+	size    int
+	vals    options.Values
+	layout  heap.Layout
+	table   *heap.Table
+	proxy   *channel.Proxy
+	host    channel.Transport // to PEs of this host
+	gpu     *nvlink.GPU       // the same, where PEs have device memory
+	nets    nets
+	remotes []remote // transports to PEs of other nodes
+	mem     *memory
+	log     *slog.Logger
+	nodes   int
+	shared  bool // some host has more PEs than cores
 
 	bells []*futex.Bell // per PE; nil: not reachable from here
 	peers []PeerInfo
@@ -90,8 +89,8 @@ func (w *World) Nodes() int { return w.nodes }
 // Transports describes the transports in use.
 func (w *World) Transports() []channel.Description {
 	all := []channel.Description{w.host.Describe()}
-	if w.remote != nil {
-		all = append(all, w.remote.Describe())
+	for _, r := range w.remotes {
+		all = append(all, r.Describe())
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,162 +15,126 @@ type endpoint struct {
 	port int
 	attr verbs.PortAttr
 	gid  verbs.GIDEntry // zero on InfiniBand without global routing
-	why  string
 }
 
-// usable reports why a port cannot be used; "" if it can.
-func usable(p verbs.PortAttr) string {
-	if p.State != verbs.PortActive {
-		return "state " + p.State.String()
-	}
-	return ""
-}
-
-// chooseGID picks a port's address: RoCE v2 before v1, IPv4 before IPv6, by index.
-// A link-local one is taken only if its index or address was asked for: such an
-// address reaches nobody beyond its link, and which link is not in it. On
-// InfiniBand the first entry serves, whose prefix is link-local by default.
-func chooseGID(link verbs.LinkLayer, all []verbs.GIDEntry, cfg *Config) (verbs.GIDEntry, string, error) {
-	best, rank := verbs.GIDEntry{}, 0
-	var seen []string
-	for _, g := range all {
-		seen = append(seen, fmt.Sprintf("%d: %v %v", g.Index, g.GID, g.Type))
-		r := rankGID(link, g)
-		if asked(cfg) {
-			r = 0
-			if (cfg.GIDIndex < 0 || g.Index == cfg.GIDIndex) && (!cfg.GID.IsValid() || g.GID.Addr() == cfg.GID.Unmap()) {
-				r = 1
-				if g.Type == verbs.GIDRoCEv2 {
-					r = 2 // the same address is there for v1 too
-				}
-			}
-		}
-		if r > rank {
-			best, rank = g, r
-		}
-	}
-	if rank == 0 {
-		found := "none"
-		if len(seen) > 0 {
-			found = strings.Join(seen, ", ")
-		}
-		return best, "", fmt.Errorf("looked for %s, found %s: %w", wanted(cfg), found, errs.ErrConfig)
-	}
-	return best, fmt.Sprintf("gid %d, %v, %v, is %s", best.Index, best.GID, best.Type, reason(cfg)), nil
-}
-
-func asked(cfg *Config) bool { return cfg.GIDIndex >= 0 || cfg.GID.IsValid() }
-
-func reason(cfg *Config) string {
-	if asked(cfg) {
-		return "as configured"
-	}
-	return "the best of its port"
-}
-
-func wanted(cfg *Config) string {
+// Choose chooses the port of the PE at places[i] among those of its host:
+// [topo.Machine.ChooseNICs]. The error is ErrConfig where there would be one without
+// the wishes of cfg, else ErrUnsupported; it tells what was found.
+func Choose(m *topo.Machine, places []topo.Place, i int, cfg Config) (topo.NIC, error) {
+	wish := cfg.wish()
+	nics, err := m.ChooseNICs(places, wish)
 	switch {
-	case cfg.GIDIndex >= 0 && cfg.GID.IsValid():
-		return fmt.Sprintf("gid %d with address %v", cfg.GIDIndex, cfg.GID)
-	case cfg.GIDIndex >= 0:
-		return fmt.Sprintf("gid %d", cfg.GIDIndex)
-	case cfg.GID.IsValid():
-		return fmt.Sprintf("a gid with address %v", cfg.GID)
+	case err == nil:
+		return nics[i], nil
+	case wish.Any():
+		return topo.NIC{}, fmt.Errorf("rdma: looked for RDMA ports: %w: %w", err, errs.ErrUnsupported)
 	}
-	return "a gid that is not link-local"
+	return topo.NIC{}, fmt.Errorf("rdma: %w: %w", err, errs.ErrConfig)
 }
 
-// rankGID is higher the better; 0: not to be used.
-func rankGID(link verbs.LinkLayer, g verbs.GIDEntry) int {
-	if link != verbs.LinkEthernet {
-		return 1
-	}
-	if g.GID.LinkLocal() {
-		return 0
-	}
-	r := 1
-	if g.Type == verbs.GIDRoCEv2 {
-		r += 2
-	}
-	if g.GID.Addr().Is4() {
-		r++
-	}
-	return r
+// alone chooses the port of a process that knows of no other PE of its host.
+func alone(cfg Config) (topo.NIC, error) {
+	m := topo.Read()
+	return Choose(m, []topo.Place{{Node: m.NodeOf(m.Usable)}}, 0, cfg)
 }
 
-// choose picks a port of an open device.
-func choose(c *verbs.Context, cfg *Config) (endpoint, error) {
-	d, err := c.QueryDevice()
+// open opens what was chosen.
+func open(lib *verbs.Lib, nic topo.NIC) (*verbs.Context, endpoint, error) {
+	c, err := lib.Open(nic.Port.Device)
 	if err != nil {
-		return endpoint{}, err
+		return nil, endpoint{}, err
 	}
-	var rejected []string
-	for port := 1; port <= d.Ports; port++ {
-		if cfg.Port != 0 && port != cfg.Port {
-			continue
-		}
-		e := endpoint{port: port}
-		if e.attr, err = c.QueryPort(port); err != nil {
-			return e, err
-		}
-		why := usable(e.attr)
-		if why == "" {
-			var gids []verbs.GIDEntry
-			if gids, err = c.GIDs(port); err != nil {
-				return e, err
-			}
-			if e.gid, e.why, err = chooseGID(e.attr.Link, gids, cfg); err == nil {
-				return e, nil
-			}
-			why = err.Error()
-		}
-		rejected = append(rejected, fmt.Sprintf("port %d: %s", port, why))
+	e, err := endpointOf(c, nic)
+	if err != nil {
+		return nil, e, errors.Join(err, c.Close())
 	}
-	if len(rejected) == 0 {
-		return endpoint{}, fmt.Errorf("rdma: %s has no port %d, but %d: %w", c.Name, cfg.Port, d.Ports, errs.ErrConfig)
-	}
-	kind := errs.ErrUnsupported
-	if asked(cfg) || cfg.Port != 0 {
-		kind = errs.ErrConfig
-	}
-	return endpoint{}, fmt.Errorf("rdma: %s has no usable port: %s: %w", c.Name, strings.Join(rejected, "; "), kind)
+	return c, e, nil
 }
 
-// open opens the configured device, or the first in order that has a usable port;
-// notes tell of the others.
-func open(lib *verbs.Lib, cfg *Config, rank int) (c *verbs.Context, e endpoint, notes []string, err error) {
-	names := []string{cfg.Device}
-	if cfg.Device == "" || cfg.Device[0] == '^' {
-		all, err := lib.Devices()
-		if err != nil {
-			return nil, e, nil, err
-		}
-		if names = all; len(all) > 1 || cfg.Device != "" {
-			names, notes = order(all, topo.Read(), rank, cfg.Device)
-		}
-		if len(names) == 0 {
-			names = []string{""} // for the library's own error
-			if len(all) > 0 {
-				return nil, e, nil, fmt.Errorf("rdma: device %s of %s: none is left: %w", cfg.Device, strings.Join(all, ", "), errs.ErrConfig)
-			}
+// endpointOf asks the device for what the kernel shows of it.
+func endpointOf(c *verbs.Context, nic topo.NIC) (e endpoint, err error) {
+	e.port = nic.Port.Number
+	if e.attr, err = c.QueryPort(e.port); err != nil {
+		return e, err
+	}
+	if e.attr.State != verbs.PortActive {
+		return e, fmt.Errorf("rdma: %v: its state is %v: %w", nic.Port, e.attr.State, errs.ErrUnsupported)
+	}
+	if !nic.GID.Addr.IsValid() {
+		return e, nil
+	}
+	gids, err := c.GIDs(e.port)
+	for _, g := range gids {
+		if g.Index == nic.GID.Index {
+			e.gid = g
+			return e, nil
 		}
 	}
-	var unusable []string
-	for _, name := range names {
-		if c, err = lib.Open(name); err != nil {
-			return nil, e, nil, err
-		}
-		if e, err = choose(c, cfg); err == nil {
-			return c, e, notes, nil
-		}
-		unusable = append(unusable, err.Error())
-		notes = append(notes, err.Error())
-		_ = c.Close()
+	if err == nil {
+		err = fmt.Errorf("rdma: %v: gid %d is not there any more: %w", nic.Port, nic.GID.Index, errs.ErrUnsupported)
 	}
-	if len(unusable) > 1 {
-		err = fmt.Errorf("rdma: no usable device: %s: %w", strings.Join(unusable, "; "), errs.ErrUnsupported)
+	return e, err
+}
+
+// Probe reports whether the library opens a port.
+func Probe(nic topo.NIC) error {
+	lib, err := verbs.Load()
+	if err != nil {
+		return err
 	}
-	return nil, e, nil, err
+	c, _, err := open(lib, nic)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Card is what a PE tells those of other hosts of its port.
+type Card struct {
+	At     string `json:"at,omitempty"`     // port and address; empty: it has none
+	Link   string `json:"link,omitempty"`   // "Ethernet", "InfiniBand"
+	Type   string `json:"type,omitempty"`   // of its address, on Ethernet: "RoCE v2"
+	Family string `json:"family,omitempty"` // likewise: "IPv4", "IPv6"
+	Why    string `json:"why,omitempty"`    // it has none
+}
+
+// CardOf describes a choice, or why there is none.
+func CardOf(nic topo.NIC, err error) Card {
+	if err != nil {
+		return Card{Why: err.Error()}
+	}
+	c := Card{At: nic.Port.String(), Link: nic.Port.Link}
+	if nic.GID.Addr.IsValid() {
+		c.At += " " + nic.GID.Addr.String()
+	}
+	if c.Link == topo.Ethernet.String() {
+		c.Type, c.Family = nic.GID.Type, "IPv6"
+		if nic.GID.Addr.Is4() {
+			c.Family = "IPv4"
+		}
+	}
+	return c
+}
+
+// Reach decides whether two PEs, a and b, reach each other by RDMA, and says why.
+// Both come to the same.
+func Reach(a, b int, ca, cb Card) (ok bool, why string) {
+	if a > b {
+		a, b, ca, cb = b, a, cb, ca
+	}
+	for _, x := range []struct {
+		pe   int
+		card Card
+	}{{a, ca}, {b, cb}} {
+		if x.card.At == "" {
+			return false, fmt.Sprintf("pe %d has no RDMA: %s", x.pe, x.card.Why)
+		}
+	}
+	kind := func(c Card) string { return strings.TrimSpace(strings.Join([]string{c.Link, c.Type, c.Family}, " ")) }
+	if kind(ca) != kind(cb) {
+		return false, fmt.Sprintf("no common RDMA: pe %d has %s, %s, pe %d has %s, %s", a, ca.At, kind(ca), b, cb.At, kind(cb))
+	}
+	return true, fmt.Sprintf("both have RDMA: pe %d %s, pe %d %s", a, ca.At, b, cb.At)
 }
 
 // pkeyIndex finds a partition key in a port's table; full and limited membership

@@ -7,57 +7,65 @@ import (
 	"testing"
 
 	"goshmem/internal/errs"
+	"goshmem/internal/topo"
 	"goshmem/internal/verbs"
 )
 
-func gid(index int, addr string, typ verbs.GIDType) verbs.GIDEntry {
-	return verbs.GIDEntry{GID: netip.MustParseAddr(addr).As16(), Index: index, Type: typ}
+// nic is a choice of a port with an address.
+func nic(link, addr, typ string) topo.NIC {
+	return topo.NIC{Port: topo.Port{Device: "mlx5_0", Number: 1, Link: link}, GID: topo.GID{Addr: netip.MustParseAddr(addr), Type: typ}}
 }
 
-func TestChooseGID(t *testing.T) {
-	roce := []verbs.GIDEntry{
-		gid(0, "fe80::1", verbs.GIDRoCEv1), gid(1, "fe80::1", verbs.GIDRoCEv2),
-		gid(2, "2001:db8::1", verbs.GIDRoCEv1), gid(3, "2001:db8::1", verbs.GIDRoCEv2),
-		gid(4, "192.0.2.1", verbs.GIDRoCEv1), gid(5, "192.0.2.1", verbs.GIDRoCEv2),
-		gid(6, "169.254.3.4", verbs.GIDRoCEv2),
-	}
-	with := func(set func(c *Config)) *Config {
-		c := Defaults()
-		set(&c)
-		return &c
-	}
-	none := func(*Config) {}
+// Both ends decide alike, by what both told.
+func TestReach(t *testing.T) {
+	v4, v6 := CardOf(nic("Ethernet", "192.0.2.1", topo.RoCEv2), nil), CardOf(nic("Ethernet", "2001:db8::1", topo.RoCEv2), nil)
+	v1 := CardOf(nic("Ethernet", "192.0.2.2", "IB/RoCE v1"), nil)
+	ib, none := CardOf(nic("InfiniBand", "fe80::1", "IB/RoCE v1"), nil), CardOf(topo.NIC{}, errors.New("no cable"))
+	bare := CardOf(topo.NIC{Port: topo.Port{Device: "ib0", Number: 2, Link: "InfiniBand"}}, nil)
 	for name, c := range map[string]struct {
-		link verbs.LinkLayer
-		all  []verbs.GIDEntry
-		set  func(c *Config)
-		want int // -1: an error
+		a, b Card
+		ok   bool
+		why  string
 	}{
-		"v2 and IPv4 first":           {verbs.LinkEthernet, roce, none, 5},
-		"v2 before IPv4":              {verbs.LinkEthernet, roce[2:5], none, 3},
-		"v1 rather than none":         {verbs.LinkEthernet, roce[:3], none, 2},
-		"never link-local by itself":  {verbs.LinkEthernet, roce[:2], none, -1},
-		"nor IPv4's":                  {verbs.LinkEthernet, roce[6:], none, -1},
-		"nothing there":               {verbs.LinkEthernet, nil, none, -1},
-		"link-local if asked for":     {verbs.LinkEthernet, roce, func(c *Config) { c.GIDIndex = 1 }, 1},
-		"by address, v2":              {verbs.LinkEthernet, roce, func(c *Config) { c.GID = netip.MustParseAddr("2001:db8::1") }, 3},
-		"index and address differ":    {verbs.LinkEthernet, roce, func(c *Config) { c.GIDIndex, c.GID = 5, netip.MustParseAddr("2001:db8::1") }, -1},
-		"no such index":               {verbs.LinkEthernet, roce, func(c *Config) { c.GIDIndex = 77 }, -1},
-		"the default of InfiniBand":   {verbs.LinkInfiniBand, []verbs.GIDEntry{gid(0, "fe80::2", verbs.GIDIB)}, none, 0},
-		"another one of InfiniBand's": {verbs.LinkInfiniBand, []verbs.GIDEntry{gid(0, "fe80::2", verbs.GIDIB), gid(1, "fd00::2", verbs.GIDIB)}, func(c *Config) { c.GIDIndex = 1 }, 1},
+		"alike":           {v4, v4, true, "both have RDMA: pe 1 mlx5_0:1 192.0.2.1, pe 2 mlx5_0:1 192.0.2.1"},
+		"one has none":    {v4, none, false, "pe 2 has no RDMA: no cable"},
+		"the other":       {none, v4, false, "pe 1 has no RDMA: no cable"},
+		"a card of old":   {v4, Card{}, false, "pe 2 has no RDMA: "},
+		"families differ": {v4, v6, false, "no common RDMA: pe 1 has mlx5_0:1 192.0.2.1, Ethernet RoCE v2 IPv4, pe 2 has mlx5_0:1 2001:db8::1, Ethernet RoCE v2 IPv6"},
+		"versions differ": {v4, v1, false, "no common RDMA"},
+		"links differ":    {ib, v4, false, "no common RDMA"},
+		"ib, one address": {ib, bare, true, "both have RDMA: pe 1 mlx5_0:1 fe80::1, pe 2 ib0:2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			g, why, err := chooseGID(c.link, c.all, with(c.set))
-			if c.want < 0 {
-				if !errors.Is(err, errs.ErrConfig) || !strings.Contains(err.Error(), "looked for") || !strings.Contains(err.Error(), "found") {
-					t.Error(g, err)
-				}
-				return
-			}
-			if err != nil || g.Index != c.want || why == "" {
-				t.Error(g, why, err)
-			}
-		})
+		ok, why := Reach(1, 2, c.a, c.b)
+		if ok != c.ok || !strings.HasPrefix(why, c.why) {
+			t.Errorf("%s: %v, %s", name, ok, why)
+		}
+		if ok2, why2 := Reach(2, 1, c.b, c.a); ok2 != ok || why2 != why {
+			t.Errorf("%s: %v, %s from the other side", name, ok2, why2)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	places := []topo.Place{{}, {}}
+	if _, err := Choose(&topo.Machine{}, places, 0, Defaults()); !errors.Is(err, errs.ErrUnsupported) || !errors.Is(err, topo.ErrNoNIC) {
+		t.Error(err)
+	}
+	up := func(name string) topo.Port {
+		n := nic("Ethernet", "192.0.2.1", topo.RoCEv2)
+		return topo.Port{Device: name, Number: 1, State: "ACTIVE", Link: "Ethernet", GIDs: []topo.GID{n.GID}}
+	}
+	m := &topo.Machine{Ports: []topo.Port{up("a"), up("b"), up("c")}}
+	cfg := Defaults()
+	cfg.Ports = "^a"
+	for i, want := range []string{"b:1", "c:1"} {
+		if n, err := Choose(m, places, i, cfg); err != nil || n.Port.String() != want {
+			t.Error(n, err)
+		}
+	}
+	cfg.GIDIndex = 7
+	if _, err := Choose(m, places, 0, cfg); !errors.Is(err, errs.ErrConfig) || !strings.Contains(err.Error(), "looked for gid 7, found 0: 192.0.2.1") {
+		t.Error(err)
 	}
 }
 
@@ -79,7 +87,7 @@ func TestConfig(t *testing.T) {
 }
 
 func TestHandle(t *testing.T) {
-	h := handle{qpn: 0x123456, psn: 0xfedcba, gid: gid(0, "192.0.2.1", 0).GID, lid: 7, link: verbs.LinkEthernet, mtu: 5, destRd: 16, gidType: 2}
+	h := handle{qpn: 0x123456, psn: 0xfedcba, gid: netip.MustParseAddr("192.0.2.1").As16(), lid: 7, link: verbs.LinkEthernet, mtu: 5, destRd: 16, gidType: 2}
 	got, err := decodeHandle(h.encode())
 	if err != nil || got != h {
 		t.Error(got, err)

@@ -5,14 +5,16 @@ import (
 	"net/netip"
 
 	"goshmem/internal/errs"
+	"goshmem/internal/options"
+	"goshmem/internal/topo"
 	"goshmem/internal/verbs"
 )
 
 // Config chooses device, address and queue pair attributes. Zero values mean the
 // defaults of [Defaults], where that says nothing else.
 type Config struct {
-	Device   string     // name; empty: the nearest with a usable port; "^a,b": not a, not b
-	Port     int        // number from 1; 0: the first usable one
+	NIC      *topo.NIC  // the port; nil: chosen as for a PE that is alone on its host
+	Ports    string     // that may be chosen: "mlx5_0,mlx5_1:2"; "^a,b": all but those
 	GIDIndex int        // index in the port's GID table; -1: chosen by type and family
 	GID      netip.Addr // address that the GID must have; zero: any
 	Pkey     int        // partition key; -1: index 0
@@ -38,12 +40,37 @@ func Defaults() Config {
 // maxRDAtomic is enough to cover a link's latency.
 const maxRDAtomic = 16
 
+// FromOptions is what the options say.
+func FromOptions(v options.Values) (Config, error) {
+	c := Config{
+		Ports: v.NICs, GIDIndex: v.RDMAGIDIndex, Pkey: v.RDMAPkey, MTU: v.RDMAMTU,
+		TC: v.RDMATC, SL: v.RDMASL, Timeout: v.RDMATimeout, Retries: v.RDMARetries, RNR: v.RDMARNRRetries,
+		SQDepth: v.RDMASQDepth, CQDepth: v.RDMACQDepth, Inline: v.RDMAInline,
+	}
+	if v.RDMAGID != "" {
+		var err error
+		if c.GID, err = netip.ParseAddr(v.RDMAGID); err != nil {
+			return c, fmt.Errorf("rdma: GOSHMEM_RDMA_GID: %w: %w", errs.ErrConfig, err)
+		}
+	}
+	return c, nil
+}
+
+// wish is what the configuration says of ports.
+func (c *Config) wish() topo.Wish {
+	w := topo.Wish{Ports: c.Ports, Address: c.GID}
+	if c.GIDIndex >= 0 {
+		w.GID = &c.GIDIndex
+	}
+	return w
+}
+
 func (c *Config) check() error {
 	for _, f := range []struct {
 		name          string
 		v, low, upper int
 	}{
-		{"port", c.Port, 0, 255}, {"gid index", c.GIDIndex, -1, 255}, {"pkey", c.Pkey, -1, 0xffff},
+		{"gid index", c.GIDIndex, -1, 255}, {"pkey", c.Pkey, -1, 0xffff},
 		{"traffic class", c.TC, 0, 255}, {"service level", c.SL, 0, 15}, {"timeout", c.Timeout, 1, 31},
 		{"retries", c.Retries, 0, 7}, {"rnr retries", c.RNR, 0, 7}, {"send queue depth", c.SQDepth, 1, 1 << 16},
 		{"completion queue depth", c.CQDepth, 1, 1 << 22}, {"inline bytes", c.Inline, 8, 1024},

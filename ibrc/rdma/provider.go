@@ -10,24 +10,25 @@ import (
 
 	"goshmem/channel"
 	"goshmem/ibrc"
+	"goshmem/internal/topo"
 	"goshmem/internal/verbs"
 )
 
 // Provider is one port of an RDMA device.
 type Provider struct {
-	cfg   Config
-	env   ibrc.Env
-	lib   *verbs.Lib
-	c     *verbs.Context
-	e     endpoint
-	notes []string
-	pkey  int // index
-	mtu   verbs.MTU
-	lim   ibrc.Limits
-	pd    *verbs.PD
-	cq    *verbs.CQ // of what is sent
-	rcq   *verbs.CQ // of what is received
-	bell  *verbs.CompChannel
+	cfg  Config
+	env  ibrc.Env
+	lib  *verbs.Lib
+	nic  topo.NIC // what was chosen, and why
+	c    *verbs.Context
+	e    endpoint
+	pkey int // index
+	mtu  verbs.MTU
+	lim  ibrc.Limits
+	pd   *verbs.PD
+	cq   *verbs.CQ // of what is sent
+	rcq  *verbs.CQ // of what is received
+	bell *verbs.CompChannel
 
 	listener sync.WaitGroup
 	early    []ibrc.WC // found by Arm
@@ -86,7 +87,12 @@ func newProvider(cfg Config, env ibrc.Env) (p *Provider, err error) {
 			p = nil
 		}
 	}()
-	if p.c, p.e, p.notes, err = open(lib, &p.cfg, rankOf(env)); err != nil {
+	if cfg.NIC != nil {
+		p.nic = *cfg.NIC
+	} else if p.nic, err = alone(cfg); err != nil {
+		return p, err
+	}
+	if p.c, p.e, err = open(lib, p.nic); err != nil {
 		return p, err
 	}
 	if err = p.c.SetNonblock(); err != nil {
@@ -100,14 +106,6 @@ func newProvider(cfg Config, env ibrc.Env) (p *Provider, err error) {
 		p.mtu = m
 	}
 	return p, p.allocate()
-}
-
-// rankOf tells processes of a host apart.
-func rankOf(env ibrc.Env) int {
-	if len(env.Local) == 0 {
-		return 0
-	}
-	return env.Local[0]
 }
 
 // allocate makes the domain and the queues, as deep as wished and possible.
@@ -191,13 +189,16 @@ func (p *Provider) Arm() (pending bool) {
 	return len(p.early) > 0
 }
 
-// Describe names device, port and address.
+// Describe names device, port and address, why, and what was rejected.
 func (p *Provider) Describe() channel.Description {
-	return channel.Description{
+	d := channel.Description{
 		Name:   "rdma",
-		Detail: fmt.Sprintf("%s port %d, %v, mtu %d, %s", p.c.Name, p.e.port, p.e.attr.Link, p.mtu.Bytes(), p.e.why),
-		Notes:  p.notes,
+		Detail: fmt.Sprintf("%s port %d, %v, mtu %d, gid %d, %v, %v: %s", p.c.Name, p.e.port, p.e.attr.Link, p.mtu.Bytes(), p.e.gid.Index, p.e.gid.GID, p.e.gid.Type, p.nic.Why),
 	}
+	for _, r := range p.nic.Rejected {
+		d.Notes = append(d.Notes, "not "+r.Port+": "+r.Reason)
+	}
+	return d
 }
 
 // Limits are the device's and the configuration's.

@@ -285,8 +285,8 @@ func TestWrongAddress(t *testing.T) {
 	for name, set := range map[string]func(c *Config){
 		"gid 200":              func(c *Config) { c.GIDIndex = 200 },
 		"address 198.51.100.9": func(c *Config) { c.GID = netip.MustParseAddr("198.51.100.9") },
-		"nosuch0":              func(c *Config) { c.Device = "nosuch0" },
-		"no port 3":            func(c *Config) { c.Port = 3 },
+		"nosuch0":              func(c *Config) { c.Ports = "nosuch0" },
+		"rxe0:3":               func(c *Config) { c.Ports = "rxe0:3" },
 		"pkey 0x1234":          func(c *Config) { c.Pkey = 0x1234 },
 	} {
 		cfg := Defaults()

@@ -9,12 +9,15 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"goshmem/coll"
 	"goshmem/internal/suite"
 	"goshmem/pe"
+	"goshmem/rma"
 )
 
 // The suites of the operations over path rdma: between PEs of one process, and,
@@ -90,5 +93,44 @@ func setups(t testing.TB) []suite.Setup {
 func TestSuites(t *testing.T) {
 	for _, s := range setups(t) {
 		suite.Run(t, s, slices.Concat(suite.RMA(), suite.AMO(), suite.PE(), suite.Coll()))
+	}
+}
+
+// Between hosts path rdma is taken by itself where both ends can, else TCP, and
+// both ends say the same.
+func TestBetweenHosts(t *testing.T) {
+	rank, size, ok := spmd(t)
+	if !ok {
+		t.Skip("of several processes only")
+	}
+	for _, c := range []struct{ last, path, why string }{
+		{"", "rdma", "both have RDMA: pe 0 rxe0:1 192.0.2.1, pe 1 rxe0:1 192.0.2."},
+		{"^rxe0", "tcp", "pe 1 has no RDMA: "},
+	} {
+		cfg := pe.Config{Size: size, HostID: fmt.Sprint("host", rank)}
+		if rank == size-1 {
+			cfg.NICs = c.last
+		}
+		err := together(t, rank)(t.Context(), cfg, func(p *pe.PE) error {
+			info, _ := p.Peer(1 - rank)
+			t.Log(info.Path, info.Why, p.World().Transports())
+			if info.Path != c.path || !strings.Contains(info.Why, c.why) {
+				return fmt.Errorf("path %s: %s", info.Path, info.Why)
+			}
+			a, err := pe.Calloc[uint64](t.Context(), p, 2)
+			if err != nil {
+				return err
+			}
+			if err := rma.PutValue(p.Context(), a.At(rank), 7, 1-rank); err != nil {
+				return err
+			}
+			if err := rma.Quiet(t.Context(), p.Context()); err != nil {
+				return err
+			}
+			return coll.Barrier(t.Context(), p.Team())
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

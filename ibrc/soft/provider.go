@@ -21,6 +21,7 @@ type Config struct {
 	// Listen is the address to listen at, "host:port"; port 0: any. Empty: the
 	// loopback interface.
 	Listen string
+	Why    string // of Listen; for people
 	// TLS encrypts connections. The certificates are made up; it is the HMAC
 	// challenge, bound to the TLS session, that tells who is there.
 	TLS bool
@@ -109,6 +110,9 @@ func (p *Provider) Describe() channel.Description {
 		at = p.ln.Addr().String()
 	}
 	d := channel.Description{Name: "ibrc", Detail: "soft RC over TCP, " + at}
+	if p.cfg.Why != "" {
+		d.Notes = append(d.Notes, p.cfg.Why)
+	}
 	if p.cfg.TLS {
 		d.Notes = append(d.Notes, "TLS")
 	}

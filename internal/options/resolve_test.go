@@ -79,7 +79,7 @@ func TestEnvironment(t *testing.T) {
 		Timeout: time.Hour, CloseTimeout: 7 * time.Second, InlineMax: 1, SpinTurns: 8, SleepAfter: time.Millisecond,
 		Rendezvous: "unix:@a=b", Secret: "00ff", SecretFile: "/run/secret",
 		Nodes: 2, Net: PathTCP, TCPListen: "localhost:1", TCPTLS: true,
-		RDMADevice: "mlx5_0", RDMAPort: 2, RDMAGIDIndex: 3, RDMAGID: "192.0.2.1", RDMAPkey: 4, RDMAMTU: 1024, RDMATC: 5, RDMASL: 6,
+		RDMAGIDIndex: 3, RDMAGID: "192.0.2.1", RDMAPkey: 4, RDMAMTU: 1024, RDMATC: 5, RDMASL: 6,
 		RDMATimeout: 7, RDMARetries: 1, RDMARNRRetries: 2, RDMASQDepth: 8, RDMACQDepth: 9, RDMAInline: 10,
 		SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
 		DeviceHeap: 2 << 30, DeviceDriver: "host", Device: "1", DeviceShare: "ipc", DeviceStreams: 3,

@@ -49,7 +49,7 @@ func Table() []Option {
 		{
 			Name: "Path", Env: "GOSHMEM_PATH", Type: TypeChoice, Default: string(PathAuto),
 			Choices: []string{string(PathAuto), string(PathDirect), string(PathProxy), string(PathTCP), string(PathRDMA), string(PathCE), string(PathStaged)},
-			Text:    "How operations reach a peer: auto takes the best there is, the others force one. A path that cannot reach a peer is an error at join.",
+			Text:    "How operations reach a peer: auto takes the best there is: loads and stores within a host, between hosts RDMA where both ends have a usable port, else TCP. The others force one. A path that cannot reach a peer is an error at join.",
 			field:   func(v *Values) any { return &v.Path },
 		},
 		{
@@ -145,28 +145,18 @@ func Table() []Option {
 		{
 			Name: "Net", Env: "GOSHMEM_NET", Type: TypeChoice, Default: string(PathAuto),
 			Choices: []string{string(PathAuto), string(PathTCP), string(PathRDMA), string(PathSim)},
-			Text:    "The transport between nodes: auto is the simulated link between simulated nodes, and TCP between hosts. The same on every PE.",
+			Text:    "The transport between nodes: auto is the simulated link between simulated nodes, and between hosts RDMA where both ends have a usable port, else TCP. The same on every PE.",
 			field:   func(v *Values) any { return &v.Net },
 		},
 		{
 			Name: "TCPListen", Env: "GOSHMEM_TCP_LISTEN", Type: TypeText,
-			Text:  "Address (host or host:port) at which this process takes TCP connections of other PEs, and which it tells them. Default: the loopback interface if all PEs are on one host, else the first global address of the host.",
+			Text:  "Address (host or host:port) at which this process takes TCP connections of other PEs, and which it tells them. Default: the loopback interface if all PEs are on one host, else the address by which the host reaches the rendezvous (GOSHMEM_INTERFACE).",
 			field: func(v *Values) any { return &v.TCPListen },
 		},
 		{
 			Name: "TCPTLS", Env: "GOSHMEM_TCP_TLS", Type: TypeBool, Default: "false",
 			Text:  "Encrypt TCP connections between PEs. The same on every PE.",
 			field: func(v *Values) any { return &v.TCPTLS },
-		},
-		{
-			Name: "RDMADevice", Env: "GOSHMEM_RDMA_DEVICE", Type: TypeText,
-			Text:  "RDMA device to use. Default: the nearest with a usable port, a different one of equals for each rank. ^a,b leaves a and b out.",
-			field: func(v *Values) any { return &v.RDMADevice },
-		},
-		{
-			Name: "RDMAPort", Env: "GOSHMEM_RDMA_PORT", Type: TypeInt, Default: "0", Min: 0, Max: 255,
-			Text:  "Port of the RDMA device, from 1. 0: the first usable one.",
-			field: func(v *Values) any { return &v.RDMAPort },
 		},
 		{
 			Name: "RDMAGIDIndex", Env: "GOSHMEM_RDMA_GID_INDEX", Type: TypeInt, Default: "-1", Min: -1, Max: 255,
@@ -250,12 +240,12 @@ func Table() []Option {
 		},
 		{
 			Name: "NICs", Env: "GOSHMEM_NICS", Type: TypeText,
-			Text:  "RDMA ports that may be chosen: devices, or ports of them, such as mlx5_0,mlx5_1:2; with ^ in front, all but those. Unset: all. goshmem info tells the choice and its reasons.",
+			Text:  "RDMA ports that may be chosen: devices, or ports of them, such as mlx5_0,mlx5_1:2; with ^ in front, all but those. Unset: all. Of these a PE uses the nearest, of those the fastest, and equal ones in turn with its host's other PEs; goshmem info tells the choice and its reasons.",
 			field: func(v *Values) any { return &v.NICs },
 		},
 		{
 			Name: "Interface", Env: "GOSHMEM_INTERFACE", Type: TypeText,
-			Text:  "The network interface that a host:port rendezvous listens on: its name, an address, a subnet such as 10.0.0.0/8, or any for all of them. Unset: the one that has the address of the rendezvous.",
+			Text:  "The network interface that a host:port rendezvous listens on, and each PE for TCP connections of other hosts: its name, an address, a subnet such as 10.0.0.0/8, or any for all of them. Unset: the one that has the address of the rendezvous, or that leads to it.",
 			field: func(v *Values) any { return &v.Interface },
 		},
 		{

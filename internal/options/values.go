@@ -36,8 +36,6 @@ type Values struct {
 	Net             Path          // the transport between nodes
 	TCPListen       string        // address of this process for TCP between PEs
 	TCPTLS          bool          // encrypt it
-	RDMADevice      string        // name; empty: the first usable one
-	RDMAPort        int           // of the device; 0: the first usable one
 	RDMAGIDIndex    int           // in the port's table; -1: chosen
 	RDMAGID         string        // address that the GID must have
 	RDMAPkey        int           // partition key; -1: index 0

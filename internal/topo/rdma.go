@@ -134,12 +134,30 @@ type Rejected struct {
 // ErrNoNIC is why there is no choice.
 var ErrNoNIC = errors.New("no usable RDMA port")
 
+// Wish is what was asked for of ports and their addresses.
+type Wish struct {
+	// Ports allows only some, "mlx5_0,mlx5_1:2", or all but some, "^mlx5_2"; empty:
+	// all.
+	Ports string
+	// Address must be a GID's; the zero Addr: any.
+	Address netip.Addr
+	// GID is an index in the table of addresses, of which all are allowed then,
+	// link-local ones too; nil: any.
+	GID *int
+}
+
+// address reports whether an address was asked for.
+func (w *Wish) address() bool { return w.GID != nil || w.Address.IsValid() }
+
+// Any reports whether nothing was asked for: where nothing is found it is the
+// machine's lack then.
+func (w *Wish) Any() bool { return w.Ports == "" && !w.address() }
+
 // ChooseNICs chooses a port for each PE of a host: of those that can be used the
 // nearest to the PE's device or node, of those the fastest, and PEs of one place
-// are dealt to those in turn. wish allows only some, "mlx5_0,mlx5_1:2", or all but
-// some, "^mlx5_2"; empty: all. It is a function of the machine and the places
-// alone: all PEs of a host come to the same choices.
-func (m *Machine) ChooseNICs(places []Place, wish string) ([]NIC, error) {
+// are dealt to those in turn. It is a function of the machine, the places and the
+// wish alone: all PEs of a host come to the same choices.
+func (m *Machine) ChooseNICs(places []Place, wish Wish) ([]NIC, error) {
 	usable, gids, rejected := m.usablePorts(wish)
 	if len(usable) == 0 {
 		if len(rejected) == 0 {
@@ -174,23 +192,48 @@ func (m *Machine) ChooseNICs(places []Place, wish string) ([]NIC, error) {
 }
 
 // usablePorts are the ports that a PE may use, with the address of each.
-func (m *Machine) usablePorts(wish string) (usable []Port, gids map[string]GID, rejected []Rejected) {
+func (m *Machine) usablePorts(wish Wish) (usable []Port, gids map[string]GID, rejected []Rejected) {
 	gids = map[string]GID{}
 	for _, p := range m.Ports {
-		gid, ok := p.bestGID()
+		gid, ok := p.bestGID(wish)
 		switch {
-		case !allowed(wish, p):
-			rejected = append(rejected, Rejected{p.String(), "not among those wished for (" + wish + ")"})
+		case !allowed(wish.Ports, p):
+			rejected = append(rejected, Rejected{p.String(), "not among those wished for (" + wish.Ports + ")"})
 		case p.State != "ACTIVE":
 			rejected = append(rejected, Rejected{p.String(), "its state is " + known(p.State)})
 		case !ok:
-			rejected = append(rejected, Rejected{p.String(), "no address that others reach, of " + strconv.Itoa(len(p.GIDs))})
+			rejected = append(rejected, Rejected{p.String(), "looked for " + wish.String() + ", found " + p.gids()})
 		default:
 			usable = append(usable, p)
 			gids[p.String()] = gid
 		}
 	}
 	return usable, gids, rejected
+}
+
+// String tells what address is looked for.
+func (w Wish) String() string {
+	switch {
+	case w.GID != nil && w.Address.IsValid():
+		return fmt.Sprintf("gid %d with address %v", *w.GID, w.Address)
+	case w.GID != nil:
+		return fmt.Sprintf("gid %d", *w.GID)
+	case w.Address.IsValid():
+		return fmt.Sprintf("a gid with address %v", w.Address)
+	}
+	return "a gid that is not link-local"
+}
+
+// gids lists the addresses of a port.
+func (p Port) gids() string {
+	if len(p.GIDs) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, g := range p.GIDs {
+		all = append(all, fmt.Sprintf("%d: %v %s", g.Index, g.Addr, g.Type))
+	}
+	return strings.Join(all, ", ")
 }
 
 // allowed reports whether a wish is for a port.
@@ -208,9 +251,11 @@ func allowed(wish string, p Port) bool {
 }
 
 // bestGID picks a port's address: RoCE v2 before v1, IPv4 before IPv6, the lowest
-// index, never a link-local one. On InfiniBand the first serves.
-func (p Port) bestGID() (best GID, ok bool) {
-	if p.Link != "Ethernet" {
+// index. A link-local one is taken only if its index or address was asked for: it
+// reaches nobody beyond its link, and which link is not in it. On InfiniBand the
+// first serves, whose prefix is link-local by default.
+func (p Port) bestGID(wish Wish) (best GID, ok bool) {
+	if p.Link != Ethernet.String() && !wish.address() {
 		if len(p.GIDs) > 0 {
 			best = p.GIDs[0]
 		}
@@ -218,21 +263,32 @@ func (p Port) bestGID() (best GID, ok bool) {
 	}
 	rank := 0
 	for _, g := range p.GIDs {
-		if g.Addr.IsLinkLocalUnicast() {
-			continue
-		}
-		r := 1
-		if g.Type == "RoCE v2" {
-			r += 2
-		}
-		if g.Addr.Is4() {
-			r++
-		}
-		if r > rank {
+		if r := g.rank(wish); r > rank {
 			best, rank = g, r
 		}
 	}
 	return best, rank > 0
+}
+
+// RoCEv2 is the type of addresses whose packets are routed as IP's are.
+const RoCEv2 = "RoCE v2"
+
+// rank is higher the better; 0: not to be used.
+func (g GID) rank(wish Wish) int {
+	switch {
+	case wish.GID != nil && g.Index != *wish.GID, wish.Address.IsValid() && g.Addr != wish.Address.Unmap():
+		return 0
+	case !wish.address() && g.Addr.IsLinkLocalUnicast():
+		return 0
+	}
+	r := 1
+	if g.Type == RoCEv2 {
+		r += 2 // the same address is there for v1 too
+	}
+	if g.Addr.Is4() {
+		r++
+	}
+	return r
 }
 
 // nearest are the ports that serve a place best, and why the others do not.

@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func dgx(t testing.TB) *fake {
 
 func chosen(t testing.TB, m *Machine, wish string, places ...Place) (names []string, nics []NIC) {
 	t.Helper()
-	nics, err := m.ChooseNICs(places, wish)
+	nics, err := m.ChooseNICs(places, Wish{Ports: wish})
 	require.NoError(t, err)
 	for _, n := range nics {
 		names = append(names, n.Port.String())
@@ -127,7 +128,7 @@ func TestNICsOfDGX(t *testing.T) {
 	assert.Contains(t, why(nics[0], "mlx5_0:1"), "not among those wished for")
 	names, _ = chosen(t, m, "", Place{Node: -1}, Place{Node: -1}, Place{Node: -1}, Place{Node: -1}, Place{Node: -1}, Place{Node: -1}, Place{Node: -1}, Place{Node: -1}, Place{Node: -1})
 	assert.Equal(t, []string{"mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1", "mlx5_6:1", "mlx5_7:1", "mlx5_0:1"}, names)
-	_, err := m.ChooseNICs([]Place{{}}, "mlx5_77")
+	_, err := m.ChooseNICs([]Place{{}}, Wish{Ports: "mlx5_77"})
 	assert.ErrorIs(t, err, ErrNoNIC)
 	assert.ErrorContains(t, err, "mlx5_0:1: not among those wished for (mlx5_77)")
 }
@@ -161,10 +162,10 @@ func TestNICsOfDualPort(t *testing.T) {
 	names, nics := chosen(t, m, "", Place{}, Place{}, Place{})
 	assert.Equal(t, []string{"mlx5_0:1", "mlx5_0:2", "mlx5_0:1"}, names)
 	assert.Equal(t, "its state is DOWN", why(nics[0], "mlx5_1:1"))
-	assert.Equal(t, "no address that others reach, of 2", why(nics[0], "mlx5_1:2"))
+	assert.Equal(t, "looked for a gid that is not link-local, found 0: fe80::4 IB/RoCE v1, 1: fe80::4 RoCE v2", why(nics[0], "mlx5_1:2"))
 	names, _ = chosen(t, m, "mlx5_0:2", Place{}, Place{})
 	assert.Equal(t, []string{"mlx5_0:2", "mlx5_0:2"}, names)
-	_, err := m.ChooseNICs([]Place{{}}, "mlx5_1")
+	_, err := m.ChooseNICs([]Place{{}}, Wish{Ports: "mlx5_1"})
 	assert.ErrorContains(t, err, "mlx5_1:1: its state is DOWN")
 	text := m.String()
 	assert.Contains(t, text, "port mlx5_1:1")
@@ -174,7 +175,7 @@ func TestNICsOfDualPort(t *testing.T) {
 // Devices without a place of their own (soft ones), and none at all.
 func TestNICsWithoutPCI(t *testing.T) {
 	f := server(t, 2)
-	_, err := ReadAt(f.root).ChooseNICs([]Place{{}}, "")
+	_, err := ReadAt(f.root).ChooseNICs([]Place{{}}, Wish{})
 	assert.ErrorIs(t, err, ErrNoNIC)
 	assert.ErrorContains(t, err, "no RDMA device")
 	f.port("rxe0", 1, active, "Ethernet", "2.5 Gb/sec (1X SDR)", "0 fe80:0000:0000:0000:0000:0000:0000:0001 RoCE v2", "1 fd00:0000:0000:0000:0000:0000:0000:0001 RoCE v2")
@@ -197,7 +198,7 @@ func TestChooseNICsProperties(t *testing.T) {
 		for _, n := range nodes {
 			places = append(places, Place{Node: n})
 		}
-		nics, err := m.ChooseNICs(places, "^mlx5_3")
+		nics, err := m.ChooseNICs(places, Wish{Ports: "^mlx5_3"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,4 +222,47 @@ func TestChooseNICsProperties(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestBestGID(t *testing.T) {
+	gid := func(i int, addr, typ string) GID { return GID{i, netip.MustParseAddr(addr), typ} }
+	v1 := "IB/RoCE v1"
+	roce := []GID{
+		gid(0, "fe80::1", v1), gid(1, "fe80::1", RoCEv2), gid(2, "2001:db8::1", v1), gid(3, "2001:db8::1", RoCEv2),
+		gid(4, "192.0.2.1", v1), gid(5, "192.0.2.1", RoCEv2), gid(6, "169.254.3.4", RoCEv2),
+	}
+	ib := []GID{gid(0, "fe80::2", v1), gid(1, "fd00::2", v1)}
+	at := func(i int) Wish { return Wish{GID: &i} }
+	to := func(addr string) Wish { return Wish{Address: netip.MustParseAddr(addr)} }
+	both := at(5)
+	both.Address = netip.MustParseAddr("2001:db8::1")
+	for name, c := range map[string]struct {
+		link string
+		all  []GID
+		wish Wish
+		want int // -1: none
+	}{
+		"v2 and IPv4 first":           {"Ethernet", roce, Wish{}, 5},
+		"v2 before IPv4":              {"Ethernet", roce[2:5], Wish{}, 3},
+		"v1 rather than none":         {"Ethernet", roce[:3], Wish{}, 2},
+		"never link-local by itself":  {"Ethernet", roce[:2], Wish{}, -1},
+		"nor IPv4's":                  {"Ethernet", roce[6:], Wish{}, -1},
+		"nothing there":               {"Ethernet", nil, Wish{}, -1},
+		"link-local if asked for":     {"Ethernet", roce, at(1), 1},
+		"by address, v2":              {"Ethernet", roce, to("2001:db8::1"), 3},
+		"by address as IPv6 has it":   {"Ethernet", roce, to("::ffff:192.0.2.1"), 5},
+		"index and address differ":    {"Ethernet", roce, both, -1},
+		"no such index":               {"Ethernet", roce, at(77), -1},
+		"the default of InfiniBand":   {"InfiniBand", ib, Wish{}, 0},
+		"another one of InfiniBand's": {"InfiniBand", ib, at(1), 1},
+	} {
+		got, ok := Port{Link: c.link, GIDs: c.all}.bestGID(c.wish)
+		assert.Equal(t, c.want >= 0, ok, name)
+		if ok {
+			assert.Equal(t, c.want, got.Index, name)
+		}
+	}
+	m := &Machine{Ports: []Port{{Device: "a", Number: 1, State: "ACTIVE", Link: "Ethernet", GIDs: roce}}}
+	_, err := m.ChooseNICs([]Place{{}}, both)
+	assert.ErrorContains(t, err, "a:1: looked for gid 5 with address 2001:db8::1, found 0: fe80::1 IB/RoCE v1, 1: ")
 }

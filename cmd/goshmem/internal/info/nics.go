@@ -1,11 +1,11 @@
 package info
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 
+	"goshmem/ibrc/rdma"
 	"goshmem/internal/options"
 	"goshmem/internal/topo"
 )
@@ -22,21 +22,28 @@ func nicSection(m *topo.Machine, n int, environ []string) Section {
 	for i := range places {
 		places[i].Node = m.NodeOf(m.Usable)
 	}
-	nics, err := m.ChooseNICs(places, r.NICs)
+	cfg, err := rdma.FromOptions(r.Values)
 	if err != nil {
-		if !errors.Is(err, topo.ErrNoNIC) {
-			s.Err = err
-		}
-		s.Text = err.Error() + "\n"
+		s.Err = err
 		return s
 	}
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for i, c := range nics {
+	for i := range places {
+		c, err := rdma.Choose(m, places, i, cfg)
+		if err != nil {
+			s.Text = err.Error() + "\nto PEs of other hosts: tcp\n"
+			return s
+		}
 		fmt.Fprintf(t, "pe %d\tport %v\t%s, %d Gb/s\t%s\t%s\n", i, c.Port, c.Port.Link, c.Port.Rate, gid(c.GID), c.Why)
 		for _, x := range c.Rejected {
 			fmt.Fprintf(t, "\tnot %s\t%s\n", x.Port, x.Reason)
 		}
+		if err := rdma.Probe(c); err != nil {
+			fmt.Fprintf(t, "\tto PEs of other hosts\ttcp: %v\n", err)
+			continue
+		}
+		fmt.Fprintf(t, "\tto PEs of other hosts\trdma, where they have such a port too, else tcp\n")
 	}
 	_ = t.Flush() // to memory
 	s.Text = b.String()
