@@ -86,6 +86,20 @@ func (w *World) markLost(pe int, err error) {
 	w.changed()
 }
 
+// lostLink is a transport's word that it reaches a PE no more. Where that is not
+// of this process the hub decides what it means for all.
+func (w *World) lostLink(pe int, err error) {
+	w.markLost(pe, err)
+	if w.localPE(pe) != nil {
+		return
+	}
+	for _, p := range w.locals() {
+		if e := p.member.Accuse(pe, err.Error()); e != nil {
+			w.log.Warn("a broken connection is not told", "peer", pe, "err", e)
+		}
+	}
+}
+
 // told takes note of a loss that an exchange failed with: its event may be on
 // the way still, and the caller is about to acknowledge it.
 func (w *World) told(err error) error {

@@ -94,7 +94,7 @@ func (w *World) dealPorts(ctx context.Context, m bootstrap.Member, hellos []hell
 	if w.nets.path != "" && w.nets.path != pathRDMA || w.nets.path == "" && w.nodes < 2 {
 		return nil
 	}
-	machine := topo.Read()
+	machine := topo.ReadNICs()
 	places := make([]topo.Place, len(host))
 	for i, pe := range host {
 		places[i].Node = machine.NodeOf(hellos[pe].CPUs)
@@ -209,7 +209,7 @@ func (w *World) transportEnv(local []int) TransportEnv {
 			}
 			return p.member.Send(to, msg)
 		},
-		Lost:  w.markLost,
+		Lost:  w.lostLink,
 		Knock: func(pe int) { w.bells[pe].Check() },
 		Live:  w.proxy.SetLive,
 		Kick:  w.proxy.Kick,

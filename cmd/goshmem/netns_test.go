@@ -127,6 +127,21 @@ func TestNetnsWorlds(t *testing.T) {
 		assert.Equal(t, 0, s.wait())
 		assert.NotZero(t, l.Dropped())
 	})
+	// Only the wire between two hosts is cut: one of them is lost to all, also to
+	// those who do not talk to it.
+	t.Run("parted", func(t *testing.T) {
+		l := netlab.Bridge(t, 4)
+		s := onLab(t, l, labArgs(l, "-env", "GOSHMEM_FAILURE_DEADLINE=2s", peName, "chat", "1", "2")...)
+		s.pids(4)
+		l.Part(1, 2)
+		assert.Equal(t, lostStatus, s.wait())
+		for _, rank := range []int{0, 3} {
+			assert.Regexp(t, fmt.Sprintf(`(?m)^\[%d\] lost: .*pe 2 lost: its connection with pe 1 broke, says pe [12]: `, rank), s.out.String())
+		}
+		for _, rank := range []int{1, 2} {
+			assert.Regexp(t, fmt.Sprintf(`(?m)^\[%d\] lost: `, rank), s.out.String())
+		}
+	})
 	t.Run("cut", func(t *testing.T) {
 		l := netlab.Bridge(t, 4)
 		s := onLab(t, l, labArgs(l, "-env", "GOSHMEM_FAILURE_DEADLINE=2s", peName, "wait")...)

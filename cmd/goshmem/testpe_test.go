@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,33 @@ func testPE(args []string) int {
 		},
 		// wait joins and waits for what never comes.
 		"wait": func() error { return pe.Run(ctx, pe.Config{}, waitForever) },
+		// chat is wait, but PE args[1] puts to PE args[2] until that fails, and both are
+		// long in giving up then.
+		"chat": func() error {
+			to, err := strconv.Atoi(args[2])
+			if err != nil {
+				return err
+			}
+			return pe.Run(ctx, pe.Config{}, func(p *pe.PE) error {
+				word, err := pe.Calloc[int64](ctx, p, 1)
+				if err != nil {
+					return err
+				}
+				if rank == args[1] {
+					go func() {
+						for err == nil {
+							time.Sleep(time.Millisecond)
+							err = cmp.Or(rma.PutValue(p.Context(), word.At(0), 1, to), rma.Quiet(ctx, p.Context()))
+						}
+					}()
+				}
+				late := waitForever(p)
+				if rank == args[1] || rank == args[2] {
+					time.Sleep(10 * time.Second)
+				}
+				return late
+			})
+		},
 		// fail is wait, but for PE args[1], whose body fails.
 		"fail": func() error {
 			return pe.Run(ctx, pe.Config{}, func(p *pe.PE) error {

@@ -34,7 +34,7 @@ func Choose(m *topo.Machine, places []topo.Place, i int, cfg Config) (topo.NIC, 
 
 // alone chooses the port of a process that knows of no other PE of its host.
 func alone(cfg Config) (topo.NIC, error) {
-	m := topo.Read()
+	m := topo.ReadNICs()
 	return Choose(m, []topo.Place{{Node: m.NodeOf(m.Usable)}}, 0, cfg)
 }
 

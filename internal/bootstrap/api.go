@@ -50,6 +50,11 @@ type Member interface {
 	// has not joined yet is kept for it.
 	Send(to int, blob []byte) error
 
+	// Accuse tells the hub that a connection of this member to another one broke
+	// which is not mended. Unless one of the two is found dead, the hub decides which
+	// of them is lost, and tells all: perhaps this one.
+	Accuse(pe int, cause string) error
+
 	// OnEvent sets the function that gets this member's events, in order and from
 	// one goroutine; events that came before are kept for it. It must not call
 	// Close of its own member. A later call replaces the function.

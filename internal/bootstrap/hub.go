@@ -31,6 +31,8 @@ type Hub struct {
 	listeners []net.Listener
 	shaking   map[net.Conn]time.Time // before the peer is known: since when
 	links     map[*link]*served      // after
+	ticks     uint64                 // of the watcher
+	feuds     map[[2]int]*feud
 }
 
 type slotState uint8
@@ -53,6 +55,9 @@ type slot struct {
 	// a goodbye, and has dyingTicks of the watcher left to tell it.
 	dying      string
 	dyingTicks int
+
+	heard  uint64 // tick of the watcher in which its connection last had something
+	blamed int    // feuds that others lost
 }
 
 // sink is the hub's way to a member. Neither method waits or calls the hub.
@@ -380,6 +385,8 @@ func (h *Hub) receive(rank int, from sink, m *msg) error {
 		s.sink.deliver(&msg{kind: kindMissing, src: -1, dst: rank, missing: h.missing()})
 	case kindLost:
 		h.deposed(rank)
+	case kindAccuse:
+		return h.accuse(rank, m.dst, m.text)
 	default:
 		return wireErr("kind %d from a member", m.kind)
 	}

@@ -267,6 +267,20 @@ func (m *member) Send(to int, blob []byte) error {
 	return nil
 }
 
+func (m *member) Accuse(pe int, cause string) error {
+	op := fmt.Sprintf("accuse pe %d", pe)
+	if pe < 0 || pe >= m.size || pe == m.rank {
+		return m.wrap(op, errs.ErrPeer)
+	}
+	if err := m.Err(); err != nil {
+		return m.wrap(op, err)
+	}
+	if err := m.up.send(&msg{kind: kindAccuse, src: m.rank, dst: pe, text: clip(cause)}); err != nil {
+		return m.wrap(op, m.broken(err))
+	}
+	return nil
+}
+
 // messageCost is what a message of n bytes counts in the window.
 func messageCost(n int) int64 { return int64(n) + messageExtra }
 

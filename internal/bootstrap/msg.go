@@ -28,6 +28,7 @@ const (
 	kindAskMissing                 // member → hub: who has not joined?
 	kindMissing                    // hub → member: missing
 	kindHubBye                     // hub → member: the hub closes in order
+	kindAccuse                     // member → hub: my connection to dst broke, for text
 	kindEnd
 )
 

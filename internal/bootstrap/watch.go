@@ -39,9 +39,11 @@ func (h *Hub) watch() {
 			h.mu.Unlock()
 		case <-tick.C:
 			h.mu.Lock()
+			h.ticks++
 			for l, s := range h.links {
 				h.judge(l, s)
 			}
+			h.settleFeuds()
 			h.mu.Unlock()
 		}
 	}
@@ -55,7 +57,7 @@ func (h *Hub) judge(l *link, s *served) {
 	}
 	stalled, over := l.stuck()
 	if l.heard.Swap(false) || unread(l.conn) {
-		s.silent = 0
+		s.silent, slot.heard = 0, h.ticks
 	} else {
 		s.silent++
 	}

@@ -113,7 +113,7 @@ func appendBody(b []byte, m *msg) []byte {
 		b = putBytes(b, m.blob)
 	case kindCredit:
 		b = le.AppendUint64(b, m.n)
-	case kindLost:
+	case kindLost, kindAccuse:
 		b = putBytes(b, m.text)
 	case kindJoined:
 		b = le.AppendUint32(b, uint32(len(m.peers)))
@@ -294,7 +294,7 @@ func (c *cursor) body(m *msg) {
 		m.blob = c.bytes(MaxMessage)
 	case kindCredit:
 		m.n = c.u64()
-	case kindLost:
+	case kindLost, kindAccuse:
 		m.text = c.text(maxText)
 	case kindJoined:
 		m.peers = make([]Peer, c.count(MaxSize, 8))

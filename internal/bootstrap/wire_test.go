@@ -63,7 +63,7 @@ func drawMsg(t *rapid.T) *msg {
 		m.blob = blob.Draw(t, "blob")
 	case kindCredit:
 		m.n = rapid.Uint64().Draw(t, "n")
-	case kindLost:
+	case kindLost, kindAccuse:
 		m.text = text.Draw(t, "text")
 	case kindJoined:
 		m.peers = make([]Peer, rapid.IntRange(0, 4).Draw(t, "peers"))
@@ -196,6 +196,7 @@ func FuzzFrame(f *testing.F) {
 		{kind: kindMessage, blob: []byte("b")},
 		{kind: kindCredit, n: 5},
 		{kind: kindLost, text: "c"},
+		{kind: kindAccuse, dst: 1, text: "c"},
 		{kind: kindJoined, peers: []Peer{{PID: 1, HostID: "h"}}},
 		{kind: kindJoinFailed, fail: &failure{kind: failJoin, want: 2, missing: []int{1}}},
 		{kind: kindMissing, missing: []int{0, 5}},

@@ -187,6 +187,14 @@ func (l *Lab) Cut(host int) {
 	l.must("nsenter", l.net(l.hosts[host], "ip", "link", "set", "eth0", "down")...)
 }
 
+// Part cuts the wire between two hosts; both still reach the others.
+func (l *Lab) Part(a, b int) {
+	for _, x := range [][2]int{{a, b}, {b, a}} {
+		// To an address on the wire that nobody has.
+		l.must("nsenter", l.net(l.hosts[x[0]], "ip", "neigh", "replace", address(x[1]), "lladdr", "02:00:00:00:00:ff", "dev", "eth0", "nud", "permanent")...)
+	}
+}
+
 // Slow delays every frame of a tapped lab by d.
 func (l *Lab) Slow(d time.Duration) { l.wires.delay.Store(int64(d)) }
 

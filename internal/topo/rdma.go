@@ -318,6 +318,8 @@ func (m *Machine) nearest(place Place, ports []Port) (best []Port, why string, o
 	why = least.String()
 	if place.Device != nil {
 		why += " as GPU " + place.Device.Address
+	} else if len(ports) == 1 && least == UnknownPlace {
+		why = "the only one"
 	} else if least == UnknownPlace {
 		why = "the PE is bound to no NUMA node, or the NIC's is unknown"
 	}

@@ -15,8 +15,24 @@ import (
 )
 
 // Read describes this machine. It takes some milliseconds.
-func Read() *Machine {
-	m := ReadAt("/")
+func Read() *Machine { return ReadAt("/").here() }
+
+// ReadNICs reads what [Machine.ChooseNICs] needs to know of this machine. It is
+// quick where there are less than two ports.
+func ReadNICs() *Machine { return readNICs("/").here() }
+
+func readNICs(root string) *Machine {
+	r := reader{root: root, m: &Machine{}}
+	r.guard("RDMA", r.rdma)
+	if len(r.m.Ports) > 1 {
+		r.guard("NUMA nodes", r.nodes)
+		r.guard("PCI", r.pci)
+	}
+	return r.m
+}
+
+// here fills in what is a property of this process.
+func (m *Machine) here() *Machine {
 	if cpus, err := spin.CPUs(); err == nil {
 		m.Usable = cpus
 	} else {

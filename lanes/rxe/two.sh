@@ -3,7 +3,7 @@
 # length of the stress. At last node 1 goes down.
 . ./pair.sh
 
-pair "suites" rdma.test -test.timeout 180s -test.run 'TestSuites/.*/(put_sizes|put_signal$|get_sees|iput|notify$|fence|quiet_covers|amo_and|integers|floats$|nbi|two_contexts|barrier_holds)|TestPutSignalIsOnePost|TestMixedAdds|TestWrongGID'
+pair "suites" rdma.test -test.timeout 180s -test.run 'TestSuites/.*/(put_sizes|put_signal$|get_sees|iput|notify$|fence|quiet_covers|amo_and|integers|floats$|nbi|two_contexts|barrier_holds)|TestPutSignalIsOnePost|TestMixedAdds|TestBetweenHosts|TestWrongGID'
 export GOSHMEM_TEST_STRESS="$1"
 pair "order" rdma.test -test.v -test.timeout 60s -test.run TestStress
 export GOSHMEM_TEST_STRESS=$(($1 / 5)) GOSHMEM_RDMA_TIMEOUT=16
