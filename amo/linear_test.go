@@ -1,6 +1,7 @@
 package amo_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -191,6 +192,9 @@ func record(t *testing.T, cfg pe.Config, seed uint64, clients, ops int) []porcup
 	return history
 }
 
+// between is the path between nodes: as asked for, by default TCP.
+func between() string { return cmp.Or(os.Getenv("GOSHMEM_TEST_NET"), "tcp") }
+
 // The operations on a word, of all PEs and the owner's own, are one after the
 // other, each within its call. In the mixed world PE 1 is on the owner's host,
 // PE 2 on another one.
@@ -204,7 +208,7 @@ func TestLinearizable(t *testing.T) {
 		{"proxy/ring1", pe.Config{Path: "proxy", RingCapacity: 1}, 150},
 		{"proxy/ring1024", pe.Config{Path: "proxy", RingCapacity: 1024}, 150},
 		{"tcp/ring1024", pe.Config{Path: "tcp", RingCapacity: 1024}, 30},
-		{"mixed", pe.Config{Nodes: 2, Net: "tcp", RingCapacity: 1024}, 60},
+		{"mixed", pe.Config{Nodes: 2, Net: between(), RingCapacity: 1024}, 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(suite.Times(c.seeds)) {
@@ -232,9 +236,14 @@ func TestMixedAdds(t *testing.T) {
 		require.NoError(t, err)
 		n /= pes
 	}
-	cfg := pe.Config{Size: pes, Nodes: 2, Net: "tcp", HeapSize: 1 << 16}
+	cfg := pe.Config{Size: pes, Nodes: 2, Net: between(), HeapSize: 1 << 16}
 	err := pe.Run(t.Context(), cfg, func(p *pe.PE) error {
 		return suite.Body(t.Context(), p, cfg, func(e *suite.Env) {
+			near, _ := e.P.Peer(1)
+			far, _ := e.P.Peer(2)
+			if e.Rank() == 0 && (near.Path != "direct" || far.Path != between()) {
+				e.Fatalf("paths %s, %s", near.Path, far.Path)
+			}
 			w, sig := suite.Calloc[uint64](e, 1), e.Signals(1)
 			e.Barrier()
 			for range n {

@@ -3,6 +3,7 @@ package coll_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -21,7 +22,13 @@ type lane struct {
 	cfg  pe.Config
 }
 
+// netPath is the path between nodes that the suites run over, if one was asked for.
+var netPath = os.Getenv("GOSHMEM_TEST_NET")
+
 func lanes() []lane {
+	if netPath != "" {
+		return []lane{{netPath, pe.Config{Path: netPath}}}
+	}
 	return []lane{
 		{"direct", pe.Config{Path: "direct"}},
 		{"proxy", pe.Config{Path: "proxy"}},
@@ -35,6 +42,9 @@ func everyLane(t testing.TB) []lane { return append(lanes(), farLanes(t, 5)[0]) 
 // farLanes are worlds of several nodes, with an adversarial fabric between them.
 func farLanes(t testing.TB, seed uint64) []lane {
 	var out []lane
+	if netPath != "" {
+		return []lane{{netPath + "-nodes-2", pe.Config{Nodes: 2, Net: netPath}}}
+	}
 	for _, nodes := range []int{2, 3, 100} {
 		f, err := fabric.New(fabric.Random(seed + uint64(nodes)))
 		if err != nil {

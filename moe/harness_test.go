@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ type lane struct {
 }
 
 func lanes() []lane {
+	if path := os.Getenv("GOSHMEM_TEST_NET"); path != "" {
+		return []lane{{path, path, 0, nil}}
+	}
 	return []lane{
 		{"auto", "auto", 0, nil},
 		{"proxy", "proxy", 0, nil},

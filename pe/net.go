@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"goshmem/channel"
 	"goshmem/ibrc"
@@ -94,23 +95,27 @@ func (w *World) dealPorts(ctx context.Context, m bootstrap.Member, hellos []hell
 	if w.nets.path != "" && w.nets.path != pathRDMA || w.nets.path == "" && w.nodes < 2 {
 		return nil
 	}
-	machine := topo.ReadNICs()
-	places := make([]topo.Place, len(host))
-	for i, pe := range host {
-		places[i].Node = machine.NodeOf(hellos[pe].CPUs)
-	}
-	nic, err := rdma.Choose(machine, places, slices.Index(host, rank), w.nets.rdma)
+	nic, err := w.choosePort(hellos, rank, host)
 	if err == nil {
 		w.nets.rdma.NIC = &nic
 	}
 	if w.nets.path == pathRDMA {
 		return err
 	}
-	if err == nil {
-		err = rdma.Probe(nic)
-	}
 	w.nets.cards, err = exchangeJSON(ctx, m, "rdma", ranks(w.size), rdma.CardOf(nic, err))
 	return err
+}
+
+func (w *World) choosePort(hellos []hello, rank int, host []int) (topo.NIC, error) {
+	machine, err := rdma.Machine()
+	if err != nil {
+		return topo.NIC{}, err
+	}
+	places := make([]topo.Place, len(host))
+	for i, pe := range host {
+		places[i].Node = machine.NodeOf(hellos[pe].CPUs)
+	}
+	return rdma.Choose(machine, places, slices.Index(host, rank), w.nets.rdma)
 }
 
 // connect makes the transports by which PEs of this process reach others.
@@ -170,7 +175,7 @@ func (n *nets) soft(vals options.Values) TransportFactory {
 // was asked for, else on that by which it reaches the rendezvous.
 func (n *nets) outward(ctx context.Context, want string) (listen, why string, err error) {
 	var b bootstrap.Bound
-	if host, _, e := net.SplitHostPort(n.meet); e == nil {
+	if host, _, e := net.SplitHostPort(n.meet); e == nil && !strings.HasPrefix(n.meet, "unix:") {
 		b, err = bootstrap.Facing(ctx, host, want)
 	}
 	if err == nil && (!b.Addr.IsValid() || b.Addr.IsLoopback() && want == "") {

@@ -32,9 +32,48 @@ func Choose(m *topo.Machine, places []topo.Place, i int, cfg Config) (topo.NIC, 
 	return topo.NIC{}, fmt.Errorf("rdma: %w: %w", err, errs.ErrConfig)
 }
 
+// Machine is this host with its ports, whose addresses are asked of the devices. The
+// error tells that there is no library.
+func Machine() (*topo.Machine, error) {
+	lib, err := verbs.Load()
+	if err != nil {
+		return nil, err
+	}
+	m := topo.ReadNICs()
+	for i := range m.Ports {
+		if err := ask(lib, &m.Ports[i]); err != nil {
+			m.Ports[i].Fault = err.Error()
+		}
+	}
+	return m, nil
+}
+
+// ask fills in the addresses of an active port.
+func ask(lib *verbs.Lib, p *topo.Port) error {
+	if p.State != "ACTIVE" {
+		return nil
+	}
+	c, err := lib.Open(p.Device)
+	if err != nil {
+		return err
+	}
+	gids, err := c.GIDs(p.Number)
+	for _, g := range gids {
+		typ := "IB/RoCE v1"
+		if g.Type == verbs.GIDRoCEv2 {
+			typ = topo.RoCEv2
+		}
+		p.GIDs = append(p.GIDs, topo.GID{Index: g.Index, Addr: g.GID.Addr(), Type: typ})
+	}
+	return errors.Join(err, c.Close())
+}
+
 // alone chooses the port of a process that knows of no other PE of its host.
 func alone(cfg Config) (topo.NIC, error) {
-	m := topo.ReadNICs()
+	m, err := Machine()
+	if err != nil {
+		return topo.NIC{}, err
+	}
 	return Choose(m, []topo.Place{{Node: m.NodeOf(m.Usable)}}, 0, cfg)
 }
 
@@ -74,19 +113,6 @@ func endpointOf(c *verbs.Context, nic topo.NIC) (e endpoint, err error) {
 		err = fmt.Errorf("rdma: %v: gid %d is not there any more: %w", nic.Port, nic.GID.Index, errs.ErrUnsupported)
 	}
 	return e, err
-}
-
-// Probe reports whether the library opens a port.
-func Probe(nic topo.NIC) error {
-	lib, err := verbs.Load()
-	if err != nil {
-		return err
-	}
-	c, _, err := open(lib, nic)
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }
 
 // Card is what a PE tells those of other hosts of its port.

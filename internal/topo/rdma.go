@@ -19,6 +19,7 @@ type Port struct {
 	Link   string // "InfiniBand", "Ethernet"
 	Rate   int    // Gb/s; 0: unknown
 	GIDs   []GID  // that are set, by index
+	Fault  string // why it cannot be used; empty: nothing is known
 }
 
 // String is the name of the port: "mlx5_0:1".
@@ -77,6 +78,9 @@ func (r reader) port(device string, n int) Port {
 	rate, _, _ := strings.Cut(text("rate"), " ") // "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)"
 	if f, err := strconv.ParseFloat(rate, 64); err == nil && f > 0 && f < 1e6 {
 		p.Rate = int(f)
+	}
+	if r.bare {
+		return p
 	}
 	gids, err := r.entries(dir, "gids")
 	if err != nil {
@@ -199,6 +203,8 @@ func (m *Machine) usablePorts(wish Wish) (usable []Port, gids map[string]GID, re
 		switch {
 		case !allowed(wish.Ports, p):
 			rejected = append(rejected, Rejected{p.String(), "not among those wished for (" + wish.Ports + ")"})
+		case p.Fault != "":
+			rejected = append(rejected, Rejected{p.String(), p.Fault})
 		case p.State != "ACTIVE":
 			rejected = append(rejected, Rejected{p.String(), "its state is " + known(p.State)})
 		case !ok:

@@ -17,12 +17,13 @@ import (
 // Read describes this machine. It takes some milliseconds.
 func Read() *Machine { return ReadAt("/").here() }
 
-// ReadNICs reads what [Machine.ChooseNICs] needs to know of this machine. It is
-// quick where there are less than two ports.
+// ReadNICs reads what [Machine.ChooseNICs] needs to know of this machine, less the
+// ports' addresses: a table of them is a file for each of its hundreds of entries. It
+// is quick where there are less than two ports.
 func ReadNICs() *Machine { return readNICs("/").here() }
 
 func readNICs(root string) *Machine {
-	r := reader{root: root, m: &Machine{}}
+	r := reader{root: root, m: &Machine{}, bare: true}
 	r.guard("RDMA", r.rdma)
 	if len(r.m.Ports) > 1 {
 		r.guard("NUMA nodes", r.nodes)
@@ -63,6 +64,7 @@ func (m *Machine) note(what string, why any) {
 type reader struct {
 	root string
 	m    *Machine
+	bare bool // without the addresses of RDMA ports
 }
 
 // options keeps ghw within root, quiet, and from running programs or searching

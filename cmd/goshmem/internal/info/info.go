@@ -34,7 +34,7 @@ func All(ctx context.Context, n, nodes int) []Section {
 		gpusSection(n, os.Getenv),
 		{Title: "Memory", Text: memory(shm.ReadLimits())},
 		{Title: "Copies", Text: memcopy.Describe()},
-		nicSection(machine, n, os.Environ()),
+		nicSection(n, os.Environ()),
 		pathsSection(ctx, n, nodes),
 		availableSection(ctx, max(n, 2), nodes),
 	}

@@ -12,8 +12,20 @@ import (
 
 // nicSection tells which RDMA port each of n PEs of this host would use towards
 // PEs of other hosts, and why no other one.
-func nicSection(m *topo.Machine, n int, environ []string) Section {
-	s := Section{Title: fmt.Sprintf("RDMA ports of %d PEs of this host", n)}
+func nicSection(n int, environ []string) Section {
+	m, err := rdma.Machine()
+	if err != nil {
+		return Section{Title: nicTitle(n), Text: err.Error() + "\n" + noRDMA}
+	}
+	return portsOf(m, n, environ)
+}
+
+func nicTitle(n int) string { return fmt.Sprintf("RDMA ports of %d PEs of this host", n) }
+
+const noRDMA = "to PEs of other hosts: tcp\n"
+
+func portsOf(m *topo.Machine, n int, environ []string) Section {
+	s := Section{Title: nicTitle(n)}
 	r, err := options.Resolve(options.Values{}, environ)
 	if err != nil {
 		return s // told with the options
@@ -32,19 +44,15 @@ func nicSection(m *topo.Machine, n int, environ []string) Section {
 	for i := range places {
 		c, err := rdma.Choose(m, places, i, cfg)
 		if err != nil {
-			s.Text = err.Error() + "\nto PEs of other hosts: tcp\n"
+			s.Text = err.Error() + "\n" + noRDMA
 			return s
 		}
 		fmt.Fprintf(t, "pe %d\tport %v\t%s, %d Gb/s\t%s\t%s\n", i, c.Port, c.Port.Link, c.Port.Rate, gid(c.GID), c.Why)
 		for _, x := range c.Rejected {
 			fmt.Fprintf(t, "\tnot %s\t%s\n", x.Port, x.Reason)
 		}
-		if err := rdma.Probe(c); err != nil {
-			fmt.Fprintf(t, "\tto PEs of other hosts\ttcp: %v\n", err)
-			continue
-		}
-		fmt.Fprintf(t, "\tto PEs of other hosts\trdma, where they have such a port too, else tcp\n")
 	}
+	fmt.Fprintf(t, "to PEs of other hosts: rdma, where they have such a port too, else tcp\n")
 	_ = t.Flush() // to memory
 	s.Text = b.String()
 	return s

@@ -10,7 +10,7 @@ import (
 )
 
 func TestNICs(t *testing.T) {
-	none := nicSection(&topo.Machine{}, 2, nil)
+	none := portsOf(&topo.Machine{}, 2, nil)
 	assert.NoError(t, none.Err)
 	assert.Contains(t, none.Text, "there is no RDMA device")
 
@@ -18,11 +18,11 @@ func TestNICs(t *testing.T) {
 		return topo.Port{Device: name, Number: 1, State: state, Link: "Ethernet", Rate: 100, GIDs: []topo.GID{{Index: 3, Addr: netip.MustParseAddr("10.0.0.1"), Type: "RoCE v2"}}}
 	}
 	m := &topo.Machine{Ports: []topo.Port{port("a", "ACTIVE"), port("b", "DOWN"), port("c", "ACTIVE")}}
-	s := nicSection(m, 2, []string{"GOSHMEM_NICS=^c"})
+	s := portsOf(m, 2, []string{"GOSHMEM_NICS=^c"})
 	assert.NoError(t, s.Err)
 	assert.Regexp(t, `(?m)^pe 1 +port a:1 +Ethernet, 100 Gb/s +gid 3, 10\.0\.0\.1, RoCE v2 +`, s.Text)
 	assert.Regexp(t, `(?m)^ +not b:1 +its state is DOWN$`, s.Text)
 	assert.Regexp(t, `(?m)^ +not c:1 +not among those wished for \(\^c\)$`, s.Text)
-	s = nicSection(m, 2, []string{"GOSHMEM_NICS=b"})
+	s = portsOf(m, 2, []string{"GOSHMEM_NICS=b"})
 	assert.Contains(t, s.Text, "b:1: its state is DOWN")
 }
