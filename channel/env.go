@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"log/slog"
+	"unsafe"
 
 	"goshmem/heap"
 )
@@ -20,6 +21,9 @@ type Env struct {
 	Send func(from, to int, msg []byte) error
 	// Lost reports a peer that the transport finds dead.
 	Lost func(pe int, err error)
+	// Buffer finds the memory off the Go heap, of this process alone, that an address
+	// is in; nil: it is in none. What is registered of it is to be given back by Forget.
+	Buffer func(at uintptr) (base unsafe.Pointer, size uint64)
 	// Knock rings a PE that may sleep, where its bell can be reached from here,
 	// after the transport changed its memory by a locked instruction.
 	Knock func(pe int)

@@ -254,6 +254,19 @@ func (p *Proxy) TryPoll() bool {
 	return moved
 }
 
+// With calls f under the role, as soon as it is free. f must not wait. When the proxy
+// is closed f is not called: there is no transport any more.
+func (p *Proxy) With(f func()) {
+	for !p.role.CompareAndSwap(roleFree, roleHeld) {
+		if p.role.Load() == roleOver {
+			return
+		}
+		runtime.Gosched()
+	}
+	defer p.role.Store(roleFree)
+	f()
+}
+
 // own is TryPoll of the background goroutine.
 func (p *Proxy) own() bool {
 	if !p.Busy() || !p.role.CompareAndSwap(roleFree, roleHeld) {

@@ -96,6 +96,12 @@ type Transport interface {
 	Close(ctx context.Context) error
 }
 
+// Forgetter is a transport that registers what Env.Buffer finds. Forget, under the
+// proxy's role, deregisters the memory at base, which nothing outstanding uses.
+type Forgetter interface {
+	Forget(base unsafe.Pointer) error
+}
+
 // Receiver is a transport that carries out peers' requests in Poll, as their
 // agent. While it is live (see Env.Live) it is polled though nothing is queued.
 type Receiver interface {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"unsafe"
 
 	"goshmem/channel"
 	"goshmem/heap"
@@ -57,7 +58,7 @@ func New(provider NewProvider) channel.Factory {
 		t := &Transport{env: env, pairs: map[pairKey]*pair{}, mrs: map[int]*[regions]MR{}}
 		p, err := provider(ctx, Env{
 			World: env.World, Size: env.Size, Local: env.Local, Key: env.Secret,
-			Knock: env.Knock, Kick: env.Kick, Log: env.Log,
+			Buffer: env.Buffer, Knock: env.Knock, Kick: env.Kick, Log: env.Log,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("ibrc: %w", err)
@@ -152,6 +153,14 @@ func (t *Transport) waiting() bool {
 		}
 	}
 	return len(t.inbox)+len(t.dirty)+len(t.partial) > 0
+}
+
+// Forget gives back what is registered of a buffer.
+func (t *Transport) Forget(base unsafe.Pointer) error {
+	if f, ok := t.p.(Forgetter); ok {
+		return f.Forget(base)
+	}
+	return nil
 }
 
 // goLive makes the proxy poll.

@@ -214,10 +214,11 @@ func (w *World) transportEnv(local []int) TransportEnv {
 			}
 			return p.member.Send(to, msg)
 		},
-		Lost:  w.lostLink,
-		Knock: func(pe int) { w.bells[pe].Check() },
-		Live:  w.proxy.SetLive,
-		Kick:  w.proxy.Kick,
-		Log:   w.log,
+		Lost:   w.lostLink,
+		Buffer: w.mem.buffers.find,
+		Knock:  func(pe int) { w.bells[pe].Check() },
+		Live:   w.proxy.SetLive,
+		Kick:   w.proxy.Kick,
+		Log:    w.log,
 	}
 }

@@ -20,6 +20,8 @@ type memory struct {
 	dev    *devices  // nil: no PE has device memory
 	goMem  [][]byte  // race builds of one-process worlds: memory that the detector watches
 	hub    io.Closer // of a world in this process
+
+	buffers buffers
 }
 
 // localSegments makes the segments of a world whose PEs all live in this process.
@@ -86,6 +88,7 @@ func (m *memory) place(fd, pe int, layout heap.Layout) (unsafe.Pointer, error) {
 func (m *memory) release() error {
 	all := []error{m.dev.close()} // before the memory that devices reach goes
 	m.dev = nil
+	all = append(all, m.buffers.release())
 	if m.rng != nil {
 		all = append(all, m.rng.Unmap())
 	}

@@ -34,6 +34,7 @@ type Provider struct {
 	early    []ibrc.WC // found by Arm
 
 	regions []*region
+	buffers int // of these, what users allocated
 	slots   [2]slotClass
 	qps     []*qp  // by tag; nil: none, or destroyed
 	inbox   []byte // messages of the latest Poll
@@ -224,9 +225,11 @@ func (p *Provider) Close(context.Context) error {
 		closing(p.slots[i].close())
 	}
 	for _, r := range p.regions {
-		closing(r.mr.Close())
+		if r.mr != nil {
+			closing(r.mr.Close())
+		}
 	}
-	p.regions = nil
+	p.regions, p.buffers = nil, 0
 	for _, q := range []*verbs.CQ{p.cq, p.rcq} {
 		if q != nil {
 			closing(q.Close())

@@ -305,6 +305,52 @@ func TestWrongAddress(t *testing.T) {
 	}
 }
 
+// What lies in a buffer is registered once and not copied, until it is forgotten;
+// what does not, or only in part, is.
+func TestBuffers(t *testing.T) {
+	r := newRig(t, nil).connect()
+	mem, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	ok(t, err)
+	defer unix.Munmap(mem)
+	base, asked := unsafe.Pointer(&mem[0]), 0
+	r.p.env.Buffer = func(at uintptr) (unsafe.Pointer, uint64) {
+		if asked++; at < uintptr(base) || at >= uintptr(base)+32<<10 {
+			return nil, 0
+		}
+		return base, 32 << 10
+	}
+	put := func(local unsafe.Pointer, n uint32) {
+		t.Helper()
+		r.post(ibrc.WR{Op: ibrc.OpWrite, Local: local, Length: n, Remote: r.remote(0), RKey: r.mr.Key().RKey, Flags: ibrc.WRSignalled})
+		if wc := r.until(); wc.Err != nil {
+			t.Fatal(wc.Err)
+		}
+	}
+	regions := len(r.p.regions)
+	for i, c := range []struct {
+		off                    int
+		n                      uint32
+		staged, regions, asked int
+	}{
+		{0, 4096, 0, 1, 1}, {4096, 28 << 10, 0, 1, 1}, {30 << 10, 4096, 1, 1, 2}, {40 << 10, 4096, 2, 1, 3},
+	} {
+		mem[c.off] = byte(i + 1)
+		put(unsafe.Add(base, c.off), c.n)
+		if r.mem[0] != byte(i+1) || int(r.p.stats.Staged) != c.staged || len(r.p.regions) != regions+c.regions || asked != c.asked {
+			t.Error(i, r.mem[0], r.p.stats, len(r.p.regions), asked)
+		}
+	}
+	ok(t, r.p.Forget(base))
+	ok(t, r.p.Forget(base))
+	if len(r.p.regions) != regions {
+		t.Error(len(r.p.regions))
+	}
+	put(base, 4096)
+	if len(r.p.regions) != regions+1 || asked != 4 {
+		t.Error(len(r.p.regions), asked)
+	}
+}
+
 func TestPostAndPollDoNotAllocate(t *testing.T) {
 	r := newRig(t, nil).connect()
 	wrs := make([]ibrc.WR, 2)

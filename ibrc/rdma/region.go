@@ -18,9 +18,13 @@ const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRe
 // region is a registered region.
 type region struct {
 	p        *Provider
-	mr       *verbs.MR
+	mr       *verbs.MR // nil: a buffer that the device did not take
 	from, to uintptr
+	buffer   bool
 }
+
+// maxBuffers is how many buffers are registered at a time; more are staged.
+const maxBuffers = 64
 
 // RegisterMemory registers a region of host memory that is not Go's.
 func (p *Provider) RegisterMemory(_ int, mem heap.Memory) (ibrc.MR, error) {
@@ -55,8 +59,51 @@ func (p *Provider) lkey(at unsafe.Pointer, n uint32) (key uint32, ok bool) {
 	a := uintptr(at)
 	for _, r := range p.regions {
 		if a >= r.from && a+uintptr(n) <= r.to {
+			if r.mr == nil {
+				return 0, false
+			}
 			return r.mr.LKey(), true
 		}
 	}
-	return 0, false
+	return p.adopt(a, n)
+}
+
+// adopt registers the buffer that n bytes lie in, if they lie in one.
+func (p *Provider) adopt(a uintptr, n uint32) (key uint32, ok bool) {
+	if p.env.Buffer == nil {
+		return 0, false
+	}
+	base, size := p.env.Buffer(a)
+	from := uintptr(base)
+	if base == nil || a+uintptr(n) > from+uintptr(size) || p.buffers == maxBuffers {
+		return 0, false
+	}
+	mr, err := p.pd.RegMR(base, uintptr(size), uint64(from), verbs.AccessLocalWrite)
+	if err != nil {
+		p.env.Log.Warn("rdma: a buffer is not registered, its transfers are copied", "bytes", size, "err", err)
+	}
+	p.buffers++
+	p.regions = append(p.regions, &region{p: p, mr: mr, from: from, to: from + uintptr(size), buffer: true})
+	if err != nil {
+		return 0, false
+	}
+	return mr.LKey(), true
+}
+
+// Forget deregisters the buffer at base.
+func (p *Provider) Forget(base unsafe.Pointer) error {
+	for i, r := range p.regions {
+		if !r.buffer || r.from != uintptr(base) {
+			continue
+		}
+		if r.mr != nil {
+			if err := r.mr.Close(); err != nil {
+				return err
+			}
+		}
+		p.buffers--
+		p.regions = slices.Delete(p.regions, i, i+1)
+		return nil
+	}
+	return nil
 }
