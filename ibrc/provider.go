@@ -42,7 +42,9 @@ type Agent interface{ Received() bool }
 type Waker interface{ Arm() (pending bool) }
 
 // Forgetter is a provider that registers what Env.Buffer finds; see channel.Forgetter.
-type Forgetter interface{ Forget(base unsafe.Pointer) error }
+type Forgetter interface {
+	Forget(base unsafe.Pointer) error
+}
 
 // Limits are what a provider can do.
 type Limits struct {
@@ -204,7 +206,7 @@ type Env struct {
 	Key   []byte // the job's secret; empty: none
 	// Knock rings a local PE that may sleep, after a locked instruction on its
 	// memory.
-	Knock func(pe int)
+	Knock  func(pe int)
 	Buffer func(at uintptr) (base unsafe.Pointer, size uint64) // see channel.Env; may be nil
 	// Kick makes the proxy poll; see Waker. From any goroutine.
 	Kick func()
