@@ -16,7 +16,7 @@ func TestPlan(t *testing.T) {
 	assert.Len(t, lines, 5, "a head and two ways of each")
 	fields := func(i int) []string { return strings.Fields(lines[i]) }
 	assert.Equal(t, []string{"64", "8", "1MiB"}, fields(1)[:3])
-	assert.Equal(t, []string{"1KiB", "direct", "56", "0", "112"}, fields(1)[6:11])
+	assert.Equal(t, []string{"1KiB", "direct", "56", "0", "56"}, fields(1)[6:11])
 	assert.Equal(t, []string{"1KiB", "relay", "7", "7", "14"}, fields(2)[:5])
 	assert.Equal(t, "100000", fields(3)[0])
 	assert.Equal(t, "199984", fields(3)[10], "messages of a PE: a credit and the data for each remote peer")

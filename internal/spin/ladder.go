@@ -9,6 +9,7 @@ import (
 type Policy struct {
 	Turns      int           // PAUSE turns before the first yield
 	InProcess  bool          // those waited for are goroutines of this process: yield to them by Gosched
+	Alone      bool          // each PE of the host has a core: nobody that is waited for wants this one
 	SleepAfter time.Duration // time spent spinning and yielding before sleeping
 }
 
@@ -17,7 +18,7 @@ type Policy struct {
 // that the PEs are goroutines of this process. turns > 0 overrides the number of
 // turns.
 func Auto(shared, inProcess bool, turns int, sleepAfter time.Duration) Policy {
-	p := Policy{Turns: 150, InProcess: inProcess, SleepAfter: sleepAfter}
+	p := Policy{Turns: 150, InProcess: inProcess, Alone: !shared, SleepAfter: sleepAfter}
 	if shared {
 		p.Turns = 2
 	}
@@ -59,9 +60,15 @@ func (p Policy) Rest() {
 }
 
 // yield gives the core away: to other processes by the system call (Gosched does
-// not), to goroutines of this process by Gosched.
+// not), to goroutines of this process by Gosched. Where each PE has a core the system
+// call would give it to strangers, for as long as the kernel lets them.
 func (l *Ladder) yield() bool {
-	if l.InProcess {
+	if l.Alone && !l.InProcess {
+		Turn(l.i)
+		if l.i%4 == 0 {
+			runtime.Gosched()
+		}
+	} else if l.InProcess {
 		runtime.Gosched()
 		if l.i%64 == 0 {
 			Yield()

@@ -22,7 +22,7 @@ func TestAuto(t *testing.T) {
 		{name: "goroutines", inProcess: true, want: 150},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, Policy{Turns: tc.want, InProcess: tc.inProcess, SleepAfter: time.Second},
+			require.Equal(t, Policy{Turns: tc.want, InProcess: tc.inProcess, Alone: !tc.shared, SleepAfter: time.Second},
 				Auto(tc.shared, tc.inProcess, tc.turns, time.Second))
 		})
 	}

@@ -4,7 +4,7 @@
 
 step "verbs" verbs.test
 step "provider, worlds of one process" rdma.test -test.timeout 100s -test.skip 'Suites|Dies'
-pair "suites between two processes" rdma.test -test.timeout 100s -test.run 'TestSuites|TestPutSignalIsOnePost|TestMixedAdds|TestBetweenHosts'
+pair "suites between two processes" rdma.test -test.timeout 200s -test.run 'TestSuites|TestPutSignalIsOnePost|TestMixedAdds|TestBetweenHosts'
 export GOSHMEM_RDMA_SQ_DEPTH=1 GOSHMEM_RDMA_CQ_DEPTH=1
 pair "queues of one entry" rdma.test -test.timeout 60s -test.run 'TestSuites/.*/(put_signal$|put_get|get_sees|integers|fence|quiet_covers)'
 unset GOSHMEM_RDMA_SQ_DEPTH GOSHMEM_RDMA_CQ_DEPTH
