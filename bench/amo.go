@@ -15,7 +15,7 @@ func amoProgram() program {
 		name: "amo", text: "atomic memory operations on 8-byte words: fetch-add, compare-swap, swap, fetch, add",
 		pes: 2, least: 1, smallest: 8, only: []int64{8},
 		sizes: []int64{8},
-		work:  amoWork,
+		work:  amoWork, cuda: amoDevice,
 	}
 }
 

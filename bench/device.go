@@ -125,6 +125,10 @@ func putDevice(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	s, err := newOnStream(ctx, o)
+	if err != nil {
+		return err
+	}
 	for _, size := range e.cfg.Sizes {
 		for _, w := range o.ways(size) {
 			for _, t := range o.putTrials(ctx, w, size) {
@@ -132,6 +136,12 @@ func putDevice(ctx context.Context, e *env) error {
 					return err
 				}
 			}
+		}
+		if size > rateUpTo {
+			continue
+		}
+		if err := s.putOnStream(size); err != nil {
+			return err
 		}
 	}
 	return o.measure(o.batchTrial(ctx))
@@ -363,6 +373,14 @@ func putSignalDevice(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	ownAt, err := e.p.DeviceAddr(e.lines.At(lineFlag*lineWords).Ref(), 8, e.p.Rank())
+	if err != nil {
+		return err
+	}
+	s, err := newOnStream(ctx, o)
+	if err != nil {
+		return err
+	}
 	flag, rank, sig := e.own(lineFlag), e.p.Rank(), o.sigs.At(sigMessage)
 	round, plain := uint64(0), uint64(0)
 	for _, size := range e.cfg.Sizes {
@@ -416,6 +434,9 @@ func putSignalDevice(ctx context.Context, e *env) error {
 				return err
 			}
 		}
+		if err := s.bounceOnStream(ctx, size, flagAt, ownAt, &plain); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -435,6 +456,9 @@ func (o *onDevice) checkMail(ctx context.Context, w way, size int64, bounce func
 		src = o.hostSrc
 	}
 	if err := rma.PutMem(o.c, src, b, rank); err != nil {
+		return false, err
+	}
+	if err := rma.Quiet(ctx, o.c); err != nil { // a stream reads it unordered with this lane
 		return false, err
 	}
 	if err := bounce(1); err != nil {

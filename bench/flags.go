@@ -104,7 +104,7 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	fs.StringVar(&c.Path, "path", "", "how operations reach a peer: auto, direct, proxy, … (GOSHMEM_PATH, auto)")
 	fs.IntVar(&c.Nodes, "nodes", 0, "simulated nodes that the PEs are dealt to (GOSHMEM_NODES, none)")
 	fs.StringVar(&c.Algo, "algo", "", "alltoallv between nodes: auto, direct or relay (auto)")
-	fs.StringVar(&c.Mem, "mem", "", "memory that payloads lie in: host, or cuda (put, get, put-signal, barrier, moe)")
+	fs.StringVar(&c.Mem, "mem", "", "memory that payloads lie in: host, or cuda (put, get, put-signal, amo, barrier, moe)")
 	fs.Func("sizes", "message sizes, as in 8,4KiB,1MiB (the program's default)", func(s string) error {
 		for f := range strings.SplitSeq(s, ",") {
 			n, err := options.ParseBytes(f)

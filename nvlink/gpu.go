@@ -29,6 +29,8 @@ type GPU struct {
 
 	cells cells
 
+	engines map[device.Device]*stream // resident kernels, where wanted
+
 	controlMu sync.Mutex
 	controls  map[device.Device]*control
 	waiting   atomic.Int32 // users' streams in a wait
@@ -50,6 +52,7 @@ type GPUConfig struct {
 	Devices map[int]device.Device // of this process's PEs, by rank
 	UUID    []string              // of every PE's device; empty: none here
 	Streams int                   // most of this process
+	Engine  bool                  // small puts and gets by a resident kernel of each device
 	Share   device.Share          // how memory is shared, for people
 }
 
@@ -65,7 +68,7 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 	g := &GPU{
 		Host: NewHost(cfg.Table, cfg.PEs), cfg: cfg,
 		streams: map[int][]*stream{}, lanes: map[*channel.Lane]*lane{},
-		controls: map[device.Device]*control{},
+		controls: map[device.Device]*control{}, engines: map[device.Device]*stream{},
 	}
 	g.cells.init()
 	byDevice := map[device.Device][]*stream{}
@@ -83,6 +86,11 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 					return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
 				}
 				byDevice[d] = append(byDevice[d], s)
+			}
+			if cfg.Engine {
+				if g.engines[d], err = newEngine(d); err != nil {
+					return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
+				}
 			}
 		}
 		g.streams[rank] = byDevice[d]
@@ -138,6 +146,8 @@ type stream struct {
 
 	batch device.Batch
 	words []device.Word
+
+	*engine // of a stream that is one
 }
 
 // amoSlots is the most fetching AMOs in flight in one stream.
@@ -170,8 +180,9 @@ func newStream(d device.Device) (*stream, error) {
 // lane is what is in flight in one lane.
 type lane struct {
 	l     *channel.Lane
-	s     *stream
-	ready int // complete and not reported
+	s     *stream // the agent of what is in flight
+	own   *stream // the lane's, for what no engine takes
+	ready int     // complete and not reported
 	q     []group
 	wait  bool // the latest group must end before another begins
 	on    bool // in GPU.active
@@ -211,7 +222,8 @@ func (g *GPU) lane(l *channel.Lane) *lane {
 	x := g.lanes[l]
 	if x == nil {
 		all := g.streams[l.Config().Owner]
-		x = &lane{l: l, s: all[g.next%len(all)]}
+		s := all[g.next%len(all)]
+		x = &lane{l: l, s: s, own: s}
 		g.next++
 		g.lanes[l] = x
 	}
@@ -245,6 +257,7 @@ func (g *GPU) Connect(l *channel.Lane) (bool, error) { return g.Host.Connect(l) 
 
 // Poll reports what has become complete, and does what the CPU has to do then.
 func (g *GPU) Poll(outc []channel.Completion) (n int) {
+	g.tend()
 	for i := 0; i < len(g.active) && n < len(outc); {
 		x := g.active[i]
 		n += g.pollLane(x, outc[n:])
@@ -357,6 +370,7 @@ func (g *GPU) Close(ctx context.Context) error {
 func (g *GPU) drain(ctx context.Context) error {
 	for s := range g.all() {
 		for int64(s.done.Load()-s.seq) < 0 && s.failed == nil {
+			g.tend()
 			if g.alive(s); ctx.Err() != nil {
 				return fmt.Errorf("nvlink: close with copies under way: %w", context.Cause(ctx))
 			}
@@ -370,6 +384,11 @@ func (g *GPU) all() map[*stream]bool {
 	set := map[*stream]bool{}
 	for _, ss := range g.streams {
 		for _, s := range ss {
+			set[s] = true
+		}
+	}
+	for _, s := range g.engines {
+		if s != nil {
 			set[s] = true
 		}
 	}

@@ -426,3 +426,75 @@ func TestGPUAtomics(t *testing.T) {
 		e.Barrier()
 	})
 }
+
+// From a kernel to the proxy and back: half of it is one way.
+func TestGPURequestLatency(t *testing.T) {
+	onGPU(t)
+	world(t, 1, func(e *suite.Env) {
+		const n = 20000
+		sigs := e.Signals(2)
+		took, err := e.P.CallocDevice(e.Ctx, 8, 0)
+		e.OK(err)
+		at, err := e.P.DeviceAddr(took, 8, 0)
+		e.OK(err)
+		k, err := e.C.NewKernel(pe.KernelConfig{})
+		e.OK(err)
+		l := newLauncher(e, "echo")
+		l.run("echo", 1, 1, k.Addr(), sigs.Ref().Offset(), n, at)
+		e.OK(rma.WaitSignal(e.Ctx, e.C, sigs.At(0), rma.GE, n))
+		idle(e, l.q)
+		e.OK(k.Err())
+		ns := binary.LittleEndian.Uint64(read(e, took, 8))
+		t.Logf("request and answer: %d ns, one way %d ns", ns/n, ns/n/2)
+		e.OK(k.Close(e.Ctx))
+	})
+}
+
+// With a kernel on every multiprocessor of its device, what a PE puts to another
+// device still arrives: nothing on the way needs a multiprocessor.
+func TestGPUCopiesBesideSpin(t *testing.T) {
+	onGPU(t)
+	world(t, 2, func(e *suite.Env) {
+		if e.C.OnDevice().Within(0, 1) {
+			t.Log("one GPU: nothing to see")
+			return
+		}
+		const room, blocks, threads = 8 << 20, 1024, 1024
+		src, dst := e.Dev(room), e.Dev(room)
+		sig := e.Signals(1).At(0)
+		e.OK(rma.PutMem(e.C, src, []byte{7}, e.Rank()))
+		words := e.Mem(128) // two words on lines of their own
+		var at [2]uint64
+		for i := range at {
+			var err error
+			at[i], err = e.P.DeviceAddr(words.Add(uint64(64*i)), 8, e.Rank())
+			e.OK(err)
+		}
+		host := func(i int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&e.Bytes(words.Add(uint64(64*i)), 8)[0])) }
+		l := newLauncher(e, "spin")
+		e.Barrier()
+		if e.Rank() == 0 {
+			l.run("spin", blocks, threads, at[0], at[1], uint64(5*time.Second))
+			for end := time.Now().Add(5 * time.Second); host(0).Load() < 2*132; { // two of these fill a multiprocessor
+				e.True(time.Now().Before(end), "the kernel does not fill the device")
+			}
+			for _, n := range []int64{8, 64 << 10, 1 << 20, room} {
+				begin := time.Now()
+				_, err := rma.PutLocalSignalNBI(e.C, dst, rma.At(src, n), sig, rma.SignalAdd, 1, 1)
+				e.OK(err)
+				e.OK(rma.Quiet(e.Ctx, e.C))
+				t.Logf("%d B to the other GPU beside a kernel on every multiprocessor: %v", n, time.Since(begin))
+				in(e, func() error {
+				e.Is(l.q.Poll(), errs.ErrWouldBlock) // no put waited for the kernel
+				return nil
+			})
+			}
+			host(1).Store(1)
+			idle(e, l.q)
+		} else {
+			e.OK(rma.WaitSignal(e.Ctx, e.C, sig, rma.GE, 4))
+			e.Equal(byte(7), read(e, dst, 1)[0])
+		}
+		e.Barrier()
+	})
+}

@@ -25,16 +25,22 @@ func (g *GPU) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 		}
 		return g.postCPU(x, reqs)
 	}
-	if x.s.failed != nil {
-		return 0, x.s.failed
-	}
 	if x.ready > 0 {
 		return 0, nil // reported first: completions are in order
+	}
+	if !g.choose(x, reqs) {
+		return 0, nil
+	}
+	if x.s.failed != nil {
+		return 0, x.s.failed
 	}
 	if err := x.s.dev.Enter(); err != nil {
 		return 0, err
 	}
 	defer x.s.dev.Leave()
+	if x.s.engine != nil {
+		return g.postEngine(x, reqs)
+	}
 	p := post{g: g, x: x, s: x.s, l: l, seq: x.s.seq + 1}
 	return p.run(reqs)
 }
@@ -117,7 +123,9 @@ func (p *post) run(reqs []channel.Request) (n int, err error) {
 func (p *post) finish(n int) error {
 	switch {
 	case p.began || len(p.s.words) > 0 || p.s.batch.Len() > 0:
-		p.s.words = append(p.s.words, device.Word{Addr: p.s.doneAddr, Value: p.seq, Wide: true})
+		if p.s.engine == nil {
+			p.s.words = append(p.s.words, device.Word{Addr: p.s.doneAddr, Value: p.seq, Wide: true})
+		}
 		if err := p.flush(); err != nil {
 			return err
 		}
@@ -140,6 +148,9 @@ func (p *post) flush() (err error) {
 	}
 	p.began = true
 	switch {
+	case p.s.engine != nil:
+		p.s.push(p.seq, b, ws)
+		ws = nil
 	case b.Len() > 0 && !p.wide && allWide(ws):
 		n := min(len(ws), 2)
 		err = p.s.q.CopyWrite(b, ws[:n])

@@ -43,6 +43,7 @@ type Config struct {
 	Device        string // number of the device; empty: by the PE's rank on its host
 	DeviceShare   string // "auto", "vmm", "ipc": how device memory is shared between processes
 	DeviceStreams int    // streams that lanes share
+	DeviceEngine  bool   // small puts and gets by a resident kernel
 
 	// Nodes simulates that many nodes on this machine: PEs are dealt to them in
 	// blocks, and those of different nodes do not use the mappings but the
@@ -84,6 +85,7 @@ func (c *Config) values() options.Values {
 		DeviceDriver:    options.Choice(c.DeviceDriver),
 		Device:          c.Device,
 		DeviceShare:     options.Choice(c.DeviceShare),
+		DeviceEngine:    c.DeviceEngine,
 		DeviceStreams:   c.DeviceStreams,
 		Nodes:           c.Nodes,
 		Net:             options.Path(c.Net),

@@ -257,7 +257,7 @@ func (w *World) newTransport() error {
 	}
 	g, err := nvlink.NewGPU(nvlink.GPUConfig{
 		Table: w.table, PEs: w.size, Devices: d.byRank, UUID: d.uuid,
-		Streams: w.vals.DeviceStreams, Share: d.space.Share(),
+		Streams: w.vals.DeviceStreams, Engine: w.vals.DeviceEngine, Share: d.space.Share(),
 	})
 	if err != nil {
 		return err

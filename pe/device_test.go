@@ -27,16 +27,18 @@ func deviceDriver() string {
 
 // Processes share device memory by descriptors, and by handles.
 func TestDeviceProcesses(t *testing.T) {
-	for _, share := range []string{"vmm", "ipc"} {
-		for _, n := range []int{2, 4} {
-			t.Run(fmt.Sprintf("%s/%d", share, n), func(t *testing.T) {
-				j := faultlab.Start(t, faultlab.Spec{
-					Role: "device cases", N: n, Launcher: true, Bound: 3 * time.Minute,
-					Args: workArgs{Driver: deviceDriver(), Share: share, FailureDeadline: time.Minute},
-				})
-				j.WaitAll()
+	for _, c := range []struct {
+		share  string
+		n      int
+		engine bool
+	}{{"vmm", 2, false}, {"vmm", 4, false}, {"ipc", 2, false}, {"ipc", 4, false}, {"vmm", 2, true}} {
+		t.Run(fmt.Sprintf("%s/%d/engine %v", c.share, c.n, c.engine), func(t *testing.T) {
+			j := faultlab.Start(t, faultlab.Spec{
+				Role: "device cases", N: c.n, Launcher: true, Bound: 3 * time.Minute,
+				Args: workArgs{Driver: deviceDriver(), Share: c.share, Engine: c.engine, FailureDeadline: time.Minute},
 			})
-		}
+			j.WaitAll()
+		})
 	}
 }
 
@@ -94,7 +96,7 @@ func deviceWork(ctx context.Context, s *site) error {
 	for round := uint64(1); ; round++ {
 		for i := 1; i < c.Size(); i++ {
 			to := (c.Rank() + i) % c.Size()
-			src := rma.At(box.Add(512<<10), boxSize)
+			src := rma.At(box.Add(512<<10), boxSize>>(round%2*4)) // some little enough for an engine
 			if err := rma.PutLocalSignal(c, box.Add(uint64(boxSize*c.Rank())), src, s.sigs.At(c.Rank()), rma.SignalAdd, 1, to); err != nil {
 				return err
 			}
@@ -105,12 +107,16 @@ func deviceWork(ctx context.Context, s *site) error {
 
 // A process that dies takes no device memory with it, and the others are told.
 func TestDeviceKill(t *testing.T) {
-	for _, share := range []string{"vmm", "ipc"} {
-		t.Run(share, func(t *testing.T) {
+	for _, name := range []string{"vmm", "ipc", "engine"} {
+		t.Run(name, func(t *testing.T) {
+			share, engine := name, name == "engine"
+			if engine {
+				share = "vmm"
+			}
 			before := freeDeviceMemory(t)
 			j := faultlab.Start(t, faultlab.Spec{
 				Role: "device work", N: 3, Launcher: true,
-				Args: workArgs{Driver: deviceDriver(), Share: share, FailureDeadline: time.Minute},
+				Args: workArgs{Driver: deviceDriver(), Share: share, Engine: engine, FailureDeadline: time.Minute},
 			})
 			j.Expect("ready")
 			j.Procs[1].Kill()

@@ -47,6 +47,7 @@ type workArgs struct {
 	FailureDeadline time.Duration
 
 	Driver, Share string // of devices; empty: none
+	Engine        bool
 }
 
 func (a workArgs) config(c *faultlab.Child) pe.Config {
@@ -55,6 +56,7 @@ func (a workArgs) config(c *faultlab.Child) pe.Config {
 		FailureDeadline: a.FailureDeadline, CloseTimeout: 10 * time.Second,
 	}
 	if a.Driver != "" {
+		cfg.DeviceEngine = a.Engine
 		cfg.DeviceHeap, cfg.DeviceDriver, cfg.DeviceShare, cfg.DeviceStreams = 256<<20, a.Driver, a.Share, 4
 	}
 	if a.Spin {

@@ -138,6 +138,11 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.DeviceStreams },
 		},
 		{
+			Name: "DeviceEngine", Env: "GOSHMEM_DEVICE_ENGINE", Type: TypeBool, Default: "false",
+			Text:  "Puts and gets of device memory up to 1 KiB by a resident kernel of one warp: sooner there, but it needs a multiprocessor, and a synchronisation of the whole context waits until nothing came for 200 us.",
+			field: func(v *Values) any { return &v.DeviceEngine },
+		},
+		{
 			Name: "Nodes", Env: "GOSHMEM_NODES", Type: TypeInt, Default: "0", Min: 0, Max: 64 * kib,
 			Text:  "Simulates that many nodes on one host: PEs are dealt to them in blocks, and those of different nodes reach each other through a transport, by default a simulated link. 0: the real ones. The same on every PE.",
 			field: func(v *Values) any { return &v.Nodes },

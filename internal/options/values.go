@@ -32,6 +32,7 @@ type Values struct {
 	Device          string        // number of the device; empty: by local rank
 	DeviceShare     Choice        // how device memory is shared between processes
 	DeviceStreams   int           // streams of a process that lanes share
+	DeviceEngine    bool          // small puts by a resident kernel
 	Nodes           int           // simulated nodes; 0: the real ones
 	Net             Path          // the transport between nodes
 	TCPListen       string        // address of this process for TCP between PEs

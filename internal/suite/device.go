@@ -25,6 +25,7 @@ func DeviceSetups(driver string, short bool) []Setup {
 	}
 	add("vmm", pe.Config{Size: 2, DeviceShare: "vmm"}, nil)
 	add("joined", pe.Config{Size: 3, DeviceShare: "vmm"}, Joined)
+	add("engine", pe.Config{Size: 2, DeviceEngine: true}, nil)
 	if !short {
 		add("one stream", pe.Config{Size: 4, DeviceStreams: 1, RingCapacity: 4}, nil)
 		add("ipc", pe.Config{Size: 1, DeviceShare: "ipc"}, nil)

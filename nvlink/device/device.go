@@ -135,6 +135,18 @@ type Sum struct {
 	Limit   uint64 // nanoseconds after which the wait ends itself
 }
 
+// Resident is a kernel that stays: it serves puts in a channel.WordRing, one after the
+// other, until none has come for a while. DstOff, SrcOff and SigOff are addresses of
+// the device; where SigOff is not 0 the word there gets SigVal behind the copy.
+type Resident struct {
+	Ring  uint64 // address of the ring's memory
+	Slots uint64 // of the ring, a power of two
+	Start uint64 // the last position served
+	Ended uint64 // address of a word that gets Run when the kernel is over
+	Run   uint64
+	Idle  uint64 // nanoseconds without a request after which it ends
+}
+
 // Stream is an ordered queue. Its methods enqueue, and are called by one goroutine
 // at a time between the device's Enter and Leave.
 type Stream interface {
@@ -160,6 +172,8 @@ type Stream interface {
 	Add(total, cell, v uint64) error
 	// WaitSum makes what follows wait, by a one-thread kernel.
 	WaitSum(w *Sum) error
+	// Serve starts a resident kernel. What follows in the stream waits for its end.
+	Serve(r *Resident) error
 	// Capturing reports whether the stream is being recorded rather than run.
 	Capturing() (bool, error)
 	// Poll is nil when all work is done, ErrWouldBlock when not, or what failed.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests for GPUs that lie in build/gpu (make test-gpu-build), one after the
 # other, each with a bound; one that fails stops none of the others. Logs go to
-# $GPU_LOGS. Where processes share a GPU they run under an MPS daemon of their own.
+# $GPU_LOGS; GPU_SUITES names those wanted, all if unset. Where processes share a GPU they run under an MPS daemon of their own.
 cd "$(dirname "$0")/../../build/gpu" || exit 1
 logs=${GPU_LOGS:-$PWD/logs}
 mkdir -p "$logs"
@@ -11,6 +11,7 @@ failed=0
 run() { # name, seconds, command…
 	name=$1 bound=$2
 	shift 2
+	case " ${GPU_SUITES:-$name} " in *" $name "*) ;; *) return ;; esac
 	echo "== $name ($(date +%T))"
 	if timeout -k 5 "$bound" "$@" >"$logs/$name.log" 2>&1; then
 		echo "   ok, $(grep -c -e '--- PASS' "$logs/$name.log") passed"

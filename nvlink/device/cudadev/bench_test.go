@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
+	"goshmem/channel"
 	"goshmem/nvlink/device"
 )
 
@@ -24,6 +26,23 @@ func BenchmarkOneWay(b *testing.B) {
 	require.NoError(b, err)
 	w, seq := (*atomic.Uint64)(h), uint64(0)
 	batch := &device.Batch{}
+	ways := map[string][2]uint64{"d2d": {x, x + 1<<20}, "h2d": {x, p + 4096}}
+	if all, err := load(b).Devices(); err == nil && len(all) > 1 {
+		far, err := d.(*Device).Driver().Open(1)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, far.Close()) }()
+		space, err := d.(*Device).Driver().NewSpace([]device.Device{d, far}, 1, 2<<20, device.ShareVMM)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, space.Close()) }()
+		_, err = space.Create(0, far, false)
+		require.NoError(b, err)
+		ways["p2p"] = [2]uint64{space.Addr(0), x}
+	}
+	const slots = 64
+	words := channel.WordRingSlots + slots*channel.SlotWords
+	ring, err := channel.NewWordRing(unsafe.Slice((*uint64)(unsafe.Add(h, 1<<19)), words))
+	require.NoError(b, err)
+	served := uint64(0)
 	ws := make([]device.Word, 1)
 	run := func(name string, f func() error) {
 		b.Run(name, func(b *testing.B) {
@@ -40,8 +59,23 @@ func BenchmarkOneWay(b *testing.B) {
 			}
 		})
 	}
-	for _, n := range []uint64{8, 4096, 65536} {
-		for name, src := range map[string]uint64{"d2d": x + 1<<20, "h2d": p + 4096} {
+	for _, n := range []uint64{8, 1024, 4096, 65536} {
+		for name, at := range ways {
+			x, src := at[0], at[1]
+			if n <= 1024 {
+				require.NoError(b, d.Enter())
+				require.NoError(b, s.Serve(&device.Resident{Ring: p + 1<<19, Slots: slots, Start: served, Ended: p + 1024, Run: 1, Idle: 1e9}))
+				d.Leave()
+				run(fmt.Sprintf("resident/%s-%d", name, n), func() error {
+					served++
+					ring.Write(served, &channel.Desc{Op: channel.OpPut, DstOff: x, SrcOff: src, Size: n, SigOff: p, SigVal: seq})
+					return nil
+				})
+				require.NoError(b, d.Enter())
+				for s.Poll() != nil {
+				}
+				d.Leave()
+			}
 			run(fmt.Sprintf("copy-write/%s-%d", name, n), func() error {
 				if err := s.Copy(x, src, n); err != nil {
 					return err

@@ -23,13 +23,8 @@ struct copies {
   uint64_t dst[32], src[32], n[32];
 };
 
-// goshmem_copy makes copies, unordered among themselves, gridDim.y blocks each, and,
-// when all blocks have done theirs, stores up to two words (8 bytes each; address 0:
-// none). arrived counts the blocks that have; it is 0 between two launches.
-extern "C" __global__ void goshmem_copy(const __grid_constant__ copies c, uint64_t *a0, uint64_t v0, uint64_t *a1,
-                                        uint64_t v1, unsigned int *arrived) {
-  goshmem::copy((char *)c.dst[blockIdx.x], (const char *)c.src[blockIdx.x], c.n[blockIdx.x],
-                blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
+// finish stores the words when all blocks have done theirs.
+__device__ inline void finish(uint64_t *a0, uint64_t v0, uint64_t *a1, uint64_t v1, unsigned int *arrived) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   __threadfence_system();
@@ -41,6 +36,85 @@ extern "C" __global__ void goshmem_copy(const __grid_constant__ copies c, uint64
   }
   if (a0) goshmem::publish(a0, v0);
   if (a1) goshmem::publish(a1, v1);
+}
+
+// goshmem_copy makes copies, unordered among themselves, gridDim.y blocks each, and,
+// when all blocks have done theirs, stores up to two words (8 bytes each; address 0:
+// none). arrived counts the blocks that have; it is 0 between two launches.
+extern "C" __global__ void goshmem_copy(const __grid_constant__ copies c, uint64_t *a0, uint64_t v0, uint64_t *a1,
+                                        uint64_t v1, unsigned int *arrived) {
+  goshmem::copy((char *)c.dst[blockIdx.x], (const char *)c.src[blockIdx.x], c.n[blockIdx.x],
+                blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
+  finish(a0, v0, a1, v1, arrived);
+}
+
+// goshmem_copy1 is goshmem_copy of one copy: fewer parameters start sooner.
+extern "C" __global__ void goshmem_copy1(char *dst, const char *src, uint64_t n, uint64_t *a0, uint64_t v0,
+                                         uint64_t *a1, uint64_t v1, unsigned int *arrived) {
+  goshmem::copy(dst, src, n, blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
+  finish(a0, v0, a1, v1, arrived);
+}
+
+// fresh is 16 or 8 bytes, or one, not from this multiprocessor's cache.
+__device__ inline ulonglong2 fresh(const ulonglong2 *p) {
+  ulonglong2 v;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline uint64_t fresh(const uint64_t *p) { return goshmem::peek(p); }
+__device__ inline uint32_t fresh(const uint8_t *p) {
+  uint32_t v;
+  asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
+template <typename T>
+__device__ inline uint64_t move(char *dst, const char *src, uint64_t from, uint64_t n, unsigned lane) {
+  uint64_t end = n / sizeof(T) * sizeof(T);
+#pragma unroll 4
+  for (uint64_t i = from + lane * sizeof(T); i < end; i += 32 * sizeof(T)) *(T *)(dst + i) = fresh((const T *)(src + i));
+  return end;
+}
+
+// goshmem_serve is one warp that takes puts out of a word ring in mapped host memory,
+// up to four at a look, until none came for idle_ns. It begins behind position head,
+// shows in the ring what it has done, and its end by storing run in *ended.
+extern "C" __global__ void goshmem_serve(uint64_t *ring, uint64_t mask, uint32_t shift, uint64_t head, uint64_t *ended,
+                                         uint64_t run, uint64_t idle_ns) {
+  using namespace goshmem;
+  const unsigned all = 0xffffffffu, lane = threadIdx.x;
+  uint64_t since, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(since));
+  for (;;) {
+    uint64_t n = head + lane / slot_words;
+    uint64_t lap = ((n >> shift) & 1) ? 0 : 1ull << 63;
+    uint64_t w = peek(ring + word_slots + (n & mask) * slot_words + lane % slot_words);
+    unsigned full = __ballot_sync(all, (int64_t)(w ^ lap) >= 0);
+    if ((full & 0xff) != 0xff) {
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+      if (__shfl_sync(all, now - since, 0) < idle_ns) continue;
+      if (lane == 0) publish(ended, run);
+      return;
+    }
+    unsigned k = 0;
+    for (; k < 32 / slot_words && (full >> 8 * k & 0xff) == 0xff; k++) {
+      uint64_t f[7], tops = __shfl_sync(all, w, 8 * k + 7);
+#pragma unroll
+      for (int i = 2; i < 7; i++) f[i] = (__shfl_sync(all, w, 8 * k + i) & ~(1ull << 63)) | (tops >> i & 1) << 63;
+      char *dst = (char *)f[2];
+      const char *src = (const char *)f[3];
+      uint64_t done = 0;
+      if (((f[2] | f[3]) & 15) == 0) done = move<ulonglong2>(dst, src, done, f[4], lane);
+      if (((f[2] | f[3]) & 7) == 0) done = move<uint64_t>(dst, src, done, f[4], lane);
+      move<uint8_t>(dst, src, done, f[4], lane);
+      __syncwarp();
+      if (lane == 0 && f[5]) publish((uint64_t *)f[5], f[6]);
+    }
+    head += k;
+    if (lane == 0) publish(ring + word_consumed, head);
+    __syncwarp();
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(since));
+  }
 }
 
 // goshmem_amo carries an operation of channel.ApplyAMO out on a word of device

@@ -2,6 +2,7 @@ package cudadev
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -123,14 +124,18 @@ func (s *Stream) CopyWrite(b *device.Batch, ws []device.Word) error {
 	if n == 0 {
 		return s.Write(ws)
 	}
-	copy(s.copies.dst[:], b.Dst)
-	copy(s.copies.src[:], b.Src)
-	copy(s.copies.n[:], b.Size)
 	const threads, perBlock = 256, 4096 // a thread moves 16 bytes at a time
 	most := slices.Max(b.Size)
 	parts := max(1, min(16, (most+perBlock-1)/perBlock))
 	var w [2]device.Word
 	copy(w[:], ws)
+	if n == 1 {
+		return s.lib().LaunchGrid(s.g.copy1F, 1, uint32(parts), threads, s.s, &s.params, 0, b.Dst[0], b.Src[0], b.Size[0],
+			w[0].Addr, w[0].Value, w[1].Addr, w[1].Value, s.arrived)
+	}
+	copy(s.copies.dst[:], b.Dst)
+	copy(s.copies.src[:], b.Src)
+	copy(s.copies.n[:], b.Size)
 	s.params.Pointer(0, unsafe.Pointer(&s.copies))
 	return s.lib().LaunchGrid(s.g.copyF, uint32(n), uint32(parts), threads, s.s, &s.params, 1,
 		w[0].Addr, w[0].Value, w[1].Addr, w[1].Value, s.arrived)
@@ -208,4 +213,10 @@ func (s *Stream) WaitSum(w *device.Sum) error {
 	}
 	return s.lib().Launch(s.g.waitF, 1, 1, s.s, &s.params,
 		w.Cells, uint64(w.N), uint64(w.Cmp), w.Value, w.Base, consume, w.Stop, w.Failed, w.Limit)
+}
+
+// Serve launches the resident kernel: one warp.
+func (s *Stream) Serve(r *device.Resident) error {
+	return s.lib().Launch(s.g.serveF, 1, 32, s.s, &s.params,
+		r.Ring, r.Slots-1, uint64(bits.TrailingZeros64(r.Slots)), r.Start, r.Ended, r.Run, r.Idle)
 }

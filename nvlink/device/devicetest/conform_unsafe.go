@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"goshmem/channel"
 	"goshmem/internal/errs"
 	"goshmem/nvlink/device"
 )
@@ -32,7 +33,7 @@ func Conform(t *testing.T, drv device.Driver, shares ...device.Share) {
 		}{
 			{"copies", copies}, {"rows", rows}, {"batch", batch}, {"behind", behind},
 			{"words", words}, {"waits", waits}, {"atomics", atomics}, {"totals", totals}, {"sums", sums},
-			{"export", export}, {"far", far}, {"wrap", wrap},
+			{"resident", resident}, {"export", export}, {"far", far}, {"wrap", wrap},
 		} {
 			t.Run(fmt.Sprintf("%s/%s", share, c.name), func(t *testing.T) { c.run(newRig(t, drv, share)) })
 		}
@@ -414,4 +415,48 @@ func wrap(r *rig) {
 	r.in(func() error { return r.s.Write([]device.Word{{Addr: r.addr + 8, Value: 12, Wide: true}}) })
 	r.await(8, 12)
 	require.Equal(r, uint64(11), r.word(0).Load())
+}
+
+// A resident kernel serves puts of every size and alignment in order, ends when none
+// comes, and goes on where the last one stopped.
+func resident(r *rig) {
+	const slots, rounds, page = 8, 300, 4096
+	words := channel.WordRingSlots + slots*channel.SlotWords
+	ring, err := channel.NewWordRing(unsafe.Slice((*uint64)(unsafe.Pointer(&r.host[0])), words))
+	require.NoError(r, err)
+	ended, served := r.word(page), r.word(8*channel.WordRingConsumed)
+	ended.Store(0)
+	pattern(r.host[2*page:3*page], 6)
+	pos, runs := uint64(0), uint64(0)
+	await := func(w *atomic.Uint64, v uint64) {
+		for end := time.Now().Add(20 * time.Second); w.Load() != v; {
+			require.True(r, time.Now().Before(end), "%d, want %d", w.Load(), v)
+		}
+	}
+	for _, burst := range []int{1, rounds, slots + 1} {
+		runs++
+		r.in(func() error {
+			return r.s.Serve(&device.Resident{Ring: r.addr, Slots: slots, Start: pos, Ended: r.addr + page, Run: runs, Idle: uint64(20 * time.Millisecond)})
+		})
+		for i := range uint64(burst) {
+			n, skew := i*37%1025, []uint64{0, 8, 3}[i%3]
+			src, dst := r.addr+2*page+skew, r.a+64+skew*(i%2)
+			// There and back, and behind it a word whose top bit is set.
+			for _, d := range []channel.Desc{
+				{Op: channel.OpPut, DstOff: dst, SrcOff: src, Size: n},
+				{Op: channel.OpPut, DstOff: r.addr + heapSize, SrcOff: dst, Size: n, SigOff: r.addr + page + 64, SigVal: 1<<63 | i},
+			} {
+				pos++
+				for end := time.Now().Add(20 * time.Second); !ring.HasRoom(pos); {
+					require.True(r, time.Now().Before(end), "no room")
+				}
+				ring.Write(pos, &d)
+			}
+			await(r.word(page+64), 1<<63|i)
+			require.Equal(r, r.host[2*page+skew:][:n], r.host[heapSize:][:n])
+		}
+		await(served, pos)
+		await(ended, runs)
+	}
+	r.idle(r.s)
 }

@@ -17,6 +17,17 @@ extern "C" __global__ void signals(const goshmem_t *g, uint64_t sig, uint32_t n,
     if (!goshmem_signal(g, sig, GOSHMEM_SIGNAL_ADD, 1, (int)pe)) return;
 }
 
+// echo makes one thread issue n requests, each when the one before came back as a
+// signal of this PE, and tells how many nanoseconds that took.
+extern "C" __global__ void echo(const goshmem_t *g, uint64_t sig, uint32_t n, uint64_t *ns) {
+  uint64_t begin, end;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  for (uint32_t i = 1; i <= n; i++)
+    if (!goshmem_signal(g, sig, GOSHMEM_SIGNAL_ADD, 1, (int)g->pe) || !goshmem_wait_until(g, sig, GOSHMEM_GE, i)) return;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end));
+  *ns = end - begin;
+}
+
 // fill writes seed*2654435761 + index to n words.
 extern "C" __global__ void fill(uint64_t *p, uint64_t n, uint64_t seed) {
   for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += (uint64_t)gridDim.x * blockDim.x)

@@ -297,3 +297,33 @@ func holds(have uint64, cmp uint32, v uint64) bool {
 	}
 	return have <= v
 }
+
+// Serve queues the resident step.
+func (s *Stream) Serve(r *device.Resident) error {
+	x := *r
+	return s.add(func() {
+		for pos := x.Start; s.awaitRequest(&x, pos); pos++ {
+		}
+		atomic.StoreUint64(word(x.Ended), x.Run)
+	})
+}
+
+// awaitRequest serves the request behind a position; false: none came.
+func (s *Stream) awaitRequest(x *device.Resident, pos uint64) bool {
+	slot := x.Ring + 8*(channel.WordRingSlots+pos%x.Slots*channel.SlotWords)
+	begin, there := time.Now(), false
+	s.until(func() bool {
+		var w [channel.SlotWords]uint64
+		for i := range w {
+			w[i] = atomic.LoadUint64(word(slot + 8*uint64(i)))
+		}
+		var d channel.Desc
+		if d, there, _ = channel.DecodeWords(&w, pos/x.Slots); there {
+			move(d.DstOff, d.SrcOff, d.Size)
+			store([]device.Word{{Addr: d.SigOff, Value: d.SigVal, Wide: true}})
+			atomic.StoreUint64(word(x.Ring+8*channel.WordRingConsumed), pos+1)
+		}
+		return there || uint64(time.Since(begin)) > x.Idle
+	})
+	return there
+}
