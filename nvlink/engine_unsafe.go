@@ -25,8 +25,8 @@ type engine struct {
 const (
 	engineSlots = 256
 	engineIdle  = 200 * time.Microsecond
-	// engineMost is the most bytes of one request: a warp moves them.
-	engineMost = 1 << 10
+	// engineMost is the most bytes of one request: one block moves them.
+	engineMost = 64 << 10
 	// engineBurst is the most requests waiting in a lane that are the engine's: it
 	// takes them one by one, where a stream takes them together.
 	engineBurst = 8
@@ -59,7 +59,7 @@ func newEngine(d device.Device) (*stream, error) {
 // choose sets the agent of what a lane posts next; false: not now, what is in flight
 // has another.
 func (g *GPU) choose(x *lane, reqs []channel.Request) bool {
-	e := g.engines[x.own.dev]
+	e := x.e
 	if e == nil {
 		return true
 	}
@@ -126,7 +126,7 @@ func (s *stream) start() error {
 // tend starts the kernels that ended before they saw the latest request.
 func (g *GPU) tend() {
 	for _, s := range g.engines {
-		if s == nil || s.failed != nil || s.ended.Load() != s.runs || int64(s.done.Load()-s.seq) >= 0 {
+		if s.failed != nil || s.ended.Load() != s.runs || int64(s.done.Load()-s.seq) >= 0 {
 			continue
 		}
 		if s.failed = s.dev.Enter(); s.failed == nil {

@@ -29,14 +29,13 @@ type GPU struct {
 
 	cells cells
 
-	engines map[device.Device]*stream // resident kernels, where wanted
+	engines []*stream // resident kernels, where wanted
 
 	controlMu sync.Mutex
 	controls  map[device.Device]*control
 	waiting   atomic.Int32 // users' streams in a wait
 
 	// Under the proxy's role.
-	lanes  map[*channel.Lane]*lane
 	active []*lane
 	next   int
 
@@ -67,8 +66,8 @@ const (
 func NewGPU(cfg GPUConfig) (*GPU, error) {
 	g := &GPU{
 		Host: NewHost(cfg.Table, cfg.PEs), cfg: cfg,
-		streams: map[int][]*stream{}, lanes: map[*channel.Lane]*lane{},
-		controls: map[device.Device]*control{}, engines: map[device.Device]*stream{},
+		streams:  map[int][]*stream{},
+		controls: map[device.Device]*control{},
 	}
 	g.cells.init()
 	byDevice := map[device.Device][]*stream{}
@@ -88,9 +87,11 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 				byDevice[d] = append(byDevice[d], s)
 			}
 			if cfg.Engine {
-				if g.engines[d], err = newEngine(d); err != nil {
+				e, err := newEngine(d)
+				if err != nil {
 					return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
 				}
+				g.engines = append(g.engines, e)
 			}
 		}
 		g.streams[rank] = byDevice[d]
@@ -143,6 +144,7 @@ type stream struct {
 	seq    uint64 // the last group enqueued
 	failed error
 	asked  time.Time // when it was last asked whether it lives
+	looks  uint8     // at the clock for that: one in 64 polls
 
 	batch device.Batch
 	words []device.Word
@@ -182,6 +184,7 @@ type lane struct {
 	l     *channel.Lane
 	s     *stream // the agent of what is in flight
 	own   *stream // the lane's, for what no engine takes
+	e     *stream // the device's engine, if it has one
 	ready int     // complete and not reported
 	q     []group
 	wait  bool // the latest group must end before another begins
@@ -219,14 +222,19 @@ type applied struct {
 }
 
 func (g *GPU) lane(l *channel.Lane) *lane {
-	x := g.lanes[l]
-	if x == nil {
-		all := g.streams[l.Config().Owner]
-		s := all[g.next%len(all)]
-		x = &lane{l: l, s: s, own: s}
-		g.next++
-		g.lanes[l] = x
+	if x, ok := l.State().(*lane); ok {
+		return x
 	}
+	all := g.streams[l.Config().Owner]
+	s := all[g.next%len(all)]
+	x := &lane{l: l, s: s, own: s}
+	for _, e := range g.engines {
+		if e.dev == s.dev {
+			x.e = e
+		}
+	}
+	g.next++
+	l.SetState(x)
 	return x
 }
 
@@ -240,8 +248,8 @@ func (g *GPU) activate(x *lane) {
 // Abort forgets a lane. Streams finish what they have; nothing of the lane is
 // copied out any more.
 func (g *GPU) Abort(l *channel.Lane) {
-	x := g.lanes[l]
-	if x == nil {
+	x, ok := l.State().(*lane)
+	if !ok {
 		return
 	}
 	for i := range x.q {
@@ -332,6 +340,9 @@ func (x *lane) pop() {
 // alive asks a stream whose work takes long whether it failed.
 func (g *GPU) alive(s *stream) {
 	const every = 20 * time.Millisecond
+	if s.looks++; s.looks%64 != 1 {
+		return
+	}
 	now := time.Now()
 	if s.asked.IsZero() {
 		s.asked = now
@@ -388,9 +399,7 @@ func (g *GPU) all() map[*stream]bool {
 		}
 	}
 	for _, s := range g.engines {
-		if s != nil {
-			set[s] = true
-		}
+		set[s] = true
 	}
 	return set
 }

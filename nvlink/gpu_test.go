@@ -470,7 +470,9 @@ func TestGPUCopiesBesideSpin(t *testing.T) {
 			at[i], err = e.P.DeviceAddr(words.Add(uint64(64*i)), 8, e.Rank())
 			e.OK(err)
 		}
-		host := func(i int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&e.Bytes(words.Add(uint64(64*i)), 8)[0])) }
+		host := func(i int) *atomic.Uint64 {
+			return (*atomic.Uint64)(unsafe.Pointer(&e.Bytes(words.Add(uint64(64*i)), 8)[0]))
+		}
 		l := newLauncher(e, "spin")
 		e.Barrier()
 		if e.Rank() == 0 {
@@ -485,9 +487,9 @@ func TestGPUCopiesBesideSpin(t *testing.T) {
 				e.OK(rma.Quiet(e.Ctx, e.C))
 				t.Logf("%d B to the other GPU beside a kernel on every multiprocessor: %v", n, time.Since(begin))
 				in(e, func() error {
-				e.Is(l.q.Poll(), errs.ErrWouldBlock) // no put waited for the kernel
-				return nil
-			})
+					e.Is(l.q.Poll(), errs.ErrWouldBlock) // no put waited for the kernel
+					return nil
+				})
 			}
 			host(1).Store(1)
 			idle(e, l.q)

@@ -144,29 +144,36 @@ func (s *Stream) Put(dst heap.Ref, src Local, target int) error {
 	return s.do("rma: stream put", target, dst, src.n, func(l *channel.Lane) error { return s.copy(l, dst, src) })
 }
 
-// copy enqueues a copy of one piece.
-func (s *Stream) copy(l *channel.Lane, dst heap.Ref, src Local) error {
+// addrs is where a put writes and reads, after all checks; small: little enough,
+// and in device memory, for a kernel.
+func (s *Stream) addrs(l *channel.Lane, dst heap.Ref, src Local) (to, from uint64, small bool, err error) {
 	if _, _, err := src.asBytes(s.c); err != nil {
-		return err
+		return 0, 0, false, err
 	}
 	if _, err := src.ready(s.c, dst, l.Config().TeamPE); err != nil {
-		return err
+		return 0, 0, false, err
 	}
-	from := src.addr
+	from = src.addr
 	switch {
 	case src.device:
 	case src.ref.Valid():
 		from = l.Config().Table.Region(l.Config().Owner, src.ref.Region()).Addr + src.ref.Offset()
 	case src.n > 0:
-		return fmt.Errorf("a stream reads Go memory: %w", errs.ErrKind)
+		return 0, 0, false, fmt.Errorf("a stream reads Go memory: %w", errs.ErrKind)
 	}
-	if src.n == 0 {
-		return nil
-	}
-	to := l.Config().Table.Region(l.Config().Peer, dst.Region()).Addr + dst.Offset()
-	near := dst.Region() == heap.RegionDevice && s.g.Within(l.Config().Owner, l.Config().Peer) &&
+	to = l.Config().Table.Region(l.Config().Peer, dst.Region()).Addr + dst.Offset()
+	small = src.n > 0 && uint64(src.n) <= s.dev.Info().CopyWriteMax && dst.Region() == heap.RegionDevice &&
 		(src.device || src.ref.Region() == heap.RegionDevice)
-	if near && src.n <= s.dev.Info().CopyWriteMax {
+	return to, from, small, nil
+}
+
+// copy enqueues a copy of one piece.
+func (s *Stream) copy(l *channel.Lane, dst heap.Ref, src Local) error {
+	to, from, small, err := s.addrs(l, dst, src)
+	if err != nil || src.n == 0 {
+		return err
+	}
+	if small && s.g.Within(l.Config().Owner, l.Config().Peer) {
 		s.batch.Reset()
 		s.batch.Add(to, from, src.n)
 		return s.q.CopyWrite(&s.batch, nil)
@@ -179,6 +186,17 @@ func (s *Stream) PutSignal(dst heap.Ref, src Local, sig heap.Signal, op SignalOp
 	return s.do("rma: stream put signal", target, dst, src.n, func(l *channel.Lane) error {
 		if err := checkSignal(l, sig.Ref(), op); err != nil {
 			return err
+		}
+		to, from, small, err := s.addrs(l, dst, src)
+		if err != nil {
+			return err
+		}
+		if small && op == SignalAdd && sig.Ref().Region() == heap.RegionHeap {
+			total, cell, err := s.adder(l, sig.Ref())
+			if err != nil {
+				return err
+			}
+			return s.q.CopyAdd(to, from, src.n, total, cell, v)
 		}
 		if err := s.copy(l, dst, src); err != nil {
 			return err
@@ -206,19 +224,27 @@ func (s *Stream) signal(l *channel.Lane, sig heap.Ref, op SignalOp, v uint64) er
 	if sig.Region() != heap.RegionHeap {
 		return fmt.Errorf("a stream adds to signals of the heap alone: %w", errs.ErrKind)
 	}
-	k := streamKey{l.Config().TeamPE, sig.Offset()}
-	total, err := s.word(k)
+	total, cell, err := s.adder(l, sig)
 	if err != nil {
 		return err
+	}
+	return s.q.Add(total, cell, v)
+}
+
+// adder is this stream's total for a signal, and its cell there.
+func (s *Stream) adder(l *channel.Lane, sig heap.Ref) (total, cell uint64, err error) {
+	k := streamKey{l.Config().TeamPE, sig.Offset()}
+	if total, err = s.word(k); err != nil {
+		return 0, 0, err
 	}
 	cell, ok := s.cell[k]
 	if !ok {
 		if cell, err = s.g.Cell(l, sig); err != nil {
-			return err
+			return 0, 0, err
 		}
 		s.cell[k] = cell
 	}
-	return s.q.Add(total, cell, v)
+	return total, cell, nil
 }
 
 // word is the word of device memory that belongs to k, zero at first.

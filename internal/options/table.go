@@ -139,7 +139,7 @@ func Table() []Option {
 		},
 		{
 			Name: "DeviceEngine", Env: "GOSHMEM_DEVICE_ENGINE", Type: TypeBool, Default: "false",
-			Text:  "Puts and gets of device memory up to 1 KiB by a resident kernel of one warp: sooner there, but it needs a multiprocessor, and a synchronisation of the whole context waits until nothing came for 200 us.",
+			Text:  "Puts and gets of device memory up to 64 KiB by a resident kernel: sooner there, but it needs a multiprocessor, and a synchronisation of the whole context waits until nothing came for 200 us.",
 			field: func(v *Values) any { return &v.DeviceEngine },
 		},
 		{

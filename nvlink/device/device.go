@@ -170,6 +170,8 @@ type Stream interface {
 	// Add adds v to the total at an address of device memory and stores the result
 	// in cell, behind everything earlier.
 	Add(total, cell, v uint64) error
+	// CopyAdd is Copy and behind it Add, by one kernel: for up to CopyWriteMax.
+	CopyAdd(dst, src, n, total, cell, v uint64) error
 	// WaitSum makes what follows wait, by a one-thread kernel.
 	WaitSum(w *Sum) error
 	// Serve starts a resident kernel. What follows in the stream waits for its end.

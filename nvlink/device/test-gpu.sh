@@ -28,7 +28,7 @@ mps() { # a private daemon
 	export CUDA_MPS_PIPE_DIRECTORY="$dir/pipe" CUDA_MPS_LOG_DIRECTORY="$dir/log"
 	export CUDA_DEVICE_MAX_CONNECTIONS=8 # the clients of a server share what it has
 	mkdir -p "$dir/pipe" "$dir/log"
-	nvidia-cuda-mps-control -d
+	env -u CUDA_VISIBLE_DEVICES nvidia-cuda-mps-control -d # else clients would count the devices anew
 	sleep 1
 }
 

@@ -20,18 +20,18 @@ func BenchmarkOneWay(b *testing.B) {
 	defer func() { require.NoError(b, d.Close()) }()
 	s, err := d.NewStream()
 	require.NoError(b, err)
-	x, err := d.Alloc(2 << 20)
+	x, err := d.Alloc(8 << 20)
 	require.NoError(b, err)
-	h, p, err := d.Pinned(1 << 20)
+	h, p, err := d.Pinned(5 << 20)
 	require.NoError(b, err)
 	w, seq := (*atomic.Uint64)(h), uint64(0)
 	batch := &device.Batch{}
-	ways := map[string][2]uint64{"d2d": {x, x + 1<<20}, "h2d": {x, p + 4096}}
+	ways := map[string][2]uint64{"d2d": {x, x + 4<<20}, "h2d": {x, p + 4096}}
 	if all, err := load(b).Devices(); err == nil && len(all) > 1 {
 		far, err := d.(*Device).Driver().Open(1)
 		require.NoError(b, err)
 		defer func() { require.NoError(b, far.Close()) }()
-		space, err := d.(*Device).Driver().NewSpace([]device.Device{d, far}, 1, 2<<20, device.ShareVMM)
+		space, err := d.(*Device).Driver().NewSpace([]device.Device{d, far}, 1, 4<<20, device.ShareVMM)
 		require.NoError(b, err)
 		defer func() { require.NoError(b, space.Close()) }()
 		_, err = space.Create(0, far, false)
@@ -40,7 +40,7 @@ func BenchmarkOneWay(b *testing.B) {
 	}
 	const slots = 64
 	words := channel.WordRingSlots + slots*channel.SlotWords
-	ring, err := channel.NewWordRing(unsafe.Slice((*uint64)(unsafe.Add(h, 1<<19)), words))
+	ring, err := channel.NewWordRing(unsafe.Slice((*uint64)(unsafe.Add(h, 9<<19)), words))
 	require.NoError(b, err)
 	served := uint64(0)
 	ws := make([]device.Word, 1)
@@ -59,12 +59,12 @@ func BenchmarkOneWay(b *testing.B) {
 			}
 		})
 	}
-	for _, n := range []uint64{8, 1024, 4096, 65536} {
+	for _, n := range []uint64{8, 1024, 4096, 64 << 10, 1 << 20, 4 << 20} {
 		for name, at := range ways {
 			x, src := at[0], at[1]
 			if n <= 1024 {
 				require.NoError(b, d.Enter())
-				require.NoError(b, s.Serve(&device.Resident{Ring: p + 1<<19, Slots: slots, Start: served, Ended: p + 1024, Run: 1, Idle: 1e9}))
+				require.NoError(b, s.Serve(&device.Resident{Ring: p + 9<<19, Slots: slots, Start: served, Ended: p + 1024, Run: 1, Idle: 1e9}))
 				d.Leave()
 				run(fmt.Sprintf("resident/%s-%d", name, n), func() error {
 					served++

@@ -20,8 +20,8 @@ type Device struct {
 	dev  cuda.Device
 	ctx  cuda.Ctx
 
-	module                                   cuda.Module
-	copyF, copy1F, serveF, amoF, addF, waitF cuda.Function
+	module                                             cuda.Module
+	copyF, copy1F, copyAddF, serveF, amoF, addF, waitF cuda.Function
 
 	mu     sync.Mutex
 	closed bool
@@ -63,7 +63,7 @@ func (g *Device) load() error {
 		return err
 	}
 	for name, f := range map[string]*cuda.Function{
-		"goshmem_copy": &g.copyF, "goshmem_copy1": &g.copy1F, "goshmem_serve": &g.serveF,
+		"goshmem_copy": &g.copyF, "goshmem_copy1": &g.copy1F, "goshmem_copy_add": &g.copyAddF, "goshmem_serve": &g.serveF,
 		"goshmem_amo": &g.amoF, "goshmem_add": &g.addF, "goshmem_wait": &g.waitF,
 	} {
 		if *f, err = g.drv.lib.ModuleFunction(g.module, name); err != nil {

@@ -23,17 +23,23 @@ struct copies {
   uint64_t dst[32], src[32], n[32];
 };
 
-// finish stores the words when all blocks have done theirs.
-__device__ inline void finish(uint64_t *a0, uint64_t v0, uint64_t *a1, uint64_t v1, unsigned int *arrived) {
+// last is true in one thread, behind all that all blocks have stored.
+__device__ inline bool last(unsigned int *arrived) {
   __syncthreads();
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x != 0) return false;
   __threadfence_system();
   unsigned int blocks = gridDim.x * gridDim.y;
   if (blocks > 1) {
-    if (atomicAdd(arrived, 1u) != blocks - 1) return;
+    if (atomicAdd(arrived, 1u) != blocks - 1) return false;
     *arrived = 0;
     __threadfence_system();
   }
+  return true;
+}
+
+// finish stores the words when all blocks have done theirs.
+__device__ inline void finish(uint64_t *a0, uint64_t v0, uint64_t *a1, uint64_t v1, unsigned int *arrived) {
+  if (!last(arrived)) return;
   if (a0) goshmem::publish(a0, v0);
   if (a1) goshmem::publish(a1, v1);
 }
@@ -58,56 +64,112 @@ extern "C" __global__ void goshmem_copy1(char *dst, const char *src, uint64_t n,
 // fresh is 16 or 8 bytes, or one, not from this multiprocessor's cache.
 __device__ inline ulonglong2 fresh(const ulonglong2 *p) {
   ulonglong2 v;
-  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p));
   return v;
 }
-__device__ inline uint64_t fresh(const uint64_t *p) { return goshmem::peek(p); }
-__device__ inline uint32_t fresh(const uint8_t *p) {
-  uint32_t v;
-  asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+__device__ inline uint64_t fresh(const uint64_t *p) {
+  uint64_t v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p));
   return v;
+}
+__device__ inline uint8_t fresh(const uint8_t *p) {
+  uint32_t v;
+  asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
+  return (uint8_t)v;
 }
 
+// move is this thread's share, part i of parts, of bytes [from, n) as far as they are
+// whole Ts; 8 loads are under way together.
 template <typename T>
-__device__ inline uint64_t move(char *dst, const char *src, uint64_t from, uint64_t n, unsigned lane) {
-  uint64_t end = n / sizeof(T) * sizeof(T);
-#pragma unroll 4
-  for (uint64_t i = from + lane * sizeof(T); i < end; i += 32 * sizeof(T)) *(T *)(dst + i) = fresh((const T *)(src + i));
+__device__ inline uint64_t move(char *dst, const char *src, uint64_t from, uint64_t n, unsigned i, unsigned parts) {
+  uint64_t end = from + (n - from) / sizeof(T) * sizeof(T), step = parts * sizeof(T), at = from + i * sizeof(T);
+  for (; at + 7 * step < end; at += 8 * step) {
+    T v[8];
+#pragma unroll
+    for (int k = 0; k < 8; k++) v[k] = fresh((const T *)(src + at + k * step));
+#pragma unroll
+    for (int k = 0; k < 8; k++) *(T *)(dst + at + k * step) = v[k];
+  }
+  for (; at < end; at += step) *(T *)(dst + at) = fresh((const T *)(src + at));
   return end;
 }
 
-// goshmem_serve is one warp that takes puts out of a word ring in mapped host memory,
+__device__ inline void move_any(uint64_t dst, uint64_t src, uint64_t n, unsigned i, unsigned parts) {
+  uint64_t done = 0;
+  if (((dst | src) & 15) == 0) done = move<ulonglong2>((char *)dst, (const char *)src, done, n, i, parts);
+  if (((dst | src) & 7) == 0) done = move<uint64_t>((char *)dst, (const char *)src, done, n, i, parts);
+  move<uint8_t>((char *)dst, (const char *)src, done, n, i, parts);
+}
+
+__device__ inline void meet() { asm volatile("barrier.sync 0;" ::: "memory"); }
+
+// looks is how many looks at the ring are under way at once, a part of the bus's
+// round trip (looks_apart cycles) after each other: the sooner a request is seen.
+enum { looks = 4, looks_apart = 500, warp_most = 2048 };
+
+// goshmem_serve is a block that takes puts out of a word ring in mapped host memory,
 // up to four at a look, until none came for idle_ns. It begins behind position head,
-// shows in the ring what it has done, and its end by storing run in *ended.
+// shows in the ring what it has done, and its end by storing run in *ended. The first
+// warp looks; the others help with what is large.
 extern "C" __global__ void goshmem_serve(uint64_t *ring, uint64_t mask, uint32_t shift, uint64_t head, uint64_t *ended,
                                          uint64_t run, uint64_t idle_ns) {
   using namespace goshmem;
+  __shared__ uint64_t job[3];
   const unsigned all = 0xffffffffu, lane = threadIdx.x;
+  if (lane >= 32) {
+    for (meet(); job[2] != 0; meet()) {
+      move_any(job[0], job[1], job[2], lane, blockDim.x);
+      meet();
+    }
+    return;
+  }
   uint64_t since, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(since));
   for (;;) {
     uint64_t n = head + lane / slot_words;
-    uint64_t lap = ((n >> shift) & 1) ? 0 : 1ull << 63;
-    uint64_t w = peek(ring + word_slots + (n & mask) * slot_words + lane % slot_words);
-    unsigned full = __ballot_sync(all, (int64_t)(w ^ lap) >= 0);
-    if ((full & 0xff) != 0xff) {
+    const uint64_t lap = ((n >> shift) & 1) ? 0 : 1ull << 63;
+    const uint64_t *slot = ring + word_slots + (n & mask) * slot_words + lane % slot_words;
+    uint64_t w, look[looks];
+    unsigned full = 0;
+#pragma unroll
+    for (int i = 0; i < looks; i++) {
+      look[i] = fresh(slot);
+      for (long long t = clock64(); i < looks - 1 && clock64() - t < looks_apart;) {
+      }
+    }
+    for (bool over = false; (full & 0xff) != 0xff;) {
+#pragma unroll
+      for (int i = 0; i < looks; i++) {
+        if ((full & 0xff) == 0xff) break;
+        w = look[i];
+        full = __ballot_sync(all, (int64_t)(w ^ lap) >= 0);
+        look[i] = fresh(slot);
+      }
+      if ((full & 0xff) == 0xff) break;
+      if (over) {
+        if (lane == 0) publish(ended, run);
+        if (lane == 0) job[2] = 0;
+        meet();
+        return;
+      }
       asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-      if (__shfl_sync(all, now - since, 0) < idle_ns) continue;
-      if (lane == 0) publish(ended, run);
-      return;
+      over = __shfl_sync(all, now - since, 0) >= idle_ns;
     }
     unsigned k = 0;
     for (; k < 32 / slot_words && (full >> 8 * k & 0xff) == 0xff; k++) {
       uint64_t f[7], tops = __shfl_sync(all, w, 8 * k + 7);
 #pragma unroll
       for (int i = 2; i < 7; i++) f[i] = (__shfl_sync(all, w, 8 * k + i) & ~(1ull << 63)) | (tops >> i & 1) << 63;
-      char *dst = (char *)f[2];
-      const char *src = (const char *)f[3];
-      uint64_t done = 0;
-      if (((f[2] | f[3]) & 15) == 0) done = move<ulonglong2>(dst, src, done, f[4], lane);
-      if (((f[2] | f[3]) & 7) == 0) done = move<uint64_t>(dst, src, done, f[4], lane);
-      move<uint8_t>(dst, src, done, f[4], lane);
-      __syncwarp();
+      if (f[4] <= warp_most) {
+        move_any(f[2], f[3], f[4], lane, 32);
+        __syncwarp();
+      } else {
+        if (lane < 3) job[lane] = f[2 + lane];
+        __syncwarp();
+        meet();
+        move_any(f[2], f[3], f[4], lane, blockDim.x);
+        meet();
+      }
       if (lane == 0 && f[5]) publish((uint64_t *)f[5], f[6]);
     }
     head += k;
@@ -138,11 +200,18 @@ extern "C" __global__ void goshmem_amo(uint32_t op, uint32_t size, uint32_t is_f
 
 // goshmem_add adds v to a running total in device memory and shows it in its cell,
 // behind everything earlier of the stream. Replayed in a graph, it goes on counting.
-extern "C" __global__ void goshmem_add(uint64_t *total, uint64_t *cell, uint64_t v) {
+__device__ inline void add(uint64_t *total, uint64_t *cell, uint64_t v) {
   uint64_t t = *total + v;
   *total = t;
-  __threadfence_system();
   goshmem::publish(cell, t);
+}
+extern "C" __global__ void goshmem_add(uint64_t *total, uint64_t *cell, uint64_t v) { add(total, cell, v); }
+
+// goshmem_copy_add is a copy, and goshmem_add behind it.
+extern "C" __global__ void goshmem_copy_add(char *dst, const char *src, uint64_t n, uint64_t *total, uint64_t *cell,
+                                            uint64_t v, unsigned int *arrived) {
+  goshmem::copy(dst, src, n, blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
+  if (last(arrived)) add(total, cell, v);
 }
 
 // goshmem_wait waits until the sum of a signal's cells reaches *base + v (cmp: how)

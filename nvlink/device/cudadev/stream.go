@@ -124,21 +124,32 @@ func (s *Stream) CopyWrite(b *device.Batch, ws []device.Word) error {
 	if n == 0 {
 		return s.Write(ws)
 	}
-	const threads, perBlock = 256, 4096 // a thread moves 16 bytes at a time
-	most := slices.Max(b.Size)
-	parts := max(1, min(16, (most+perBlock-1)/perBlock))
+	parts := parts(slices.Max(b.Size), n)
 	var w [2]device.Word
 	copy(w[:], ws)
 	if n == 1 {
-		return s.lib().LaunchGrid(s.g.copy1F, 1, uint32(parts), threads, s.s, &s.params, 0, b.Dst[0], b.Src[0], b.Size[0],
+		return s.lib().LaunchGrid(s.g.copy1F, 1, parts, copyThreads, s.s, &s.params, 0, b.Dst[0], b.Src[0], b.Size[0],
 			w[0].Addr, w[0].Value, w[1].Addr, w[1].Value, s.arrived)
 	}
 	copy(s.copies.dst[:], b.Dst)
 	copy(s.copies.src[:], b.Src)
 	copy(s.copies.n[:], b.Size)
 	s.params.Pointer(0, unsafe.Pointer(&s.copies))
-	return s.lib().LaunchGrid(s.g.copyF, uint32(n), uint32(parts), threads, s.s, &s.params, 1,
+	return s.lib().LaunchGrid(s.g.copyF, uint32(n), parts, copyThreads, s.s, &s.params, 1,
 		w[0].Addr, w[0].Value, w[1].Addr, w[1].Value, s.arrived)
+}
+
+const copyThreads = 256
+
+// parts is the number of blocks for each of n copies of up to most bytes.
+func parts(most uint64, n int) uint32 {
+	const perBlock = 16 * copyThreads // a thread moves 16 bytes at a time
+	return uint32(max(1, min(max(16, 256/uint64(n)), (most+perBlock-1)/perBlock)))
+}
+
+// CopyAdd launches the kernel of both.
+func (s *Stream) CopyAdd(dst, src, n, total, cell, v uint64) error {
+	return s.lib().LaunchGrid(s.g.copyAddF, 1, parts(n, 1), copyThreads, s.s, &s.params, 0, dst, src, n, total, cell, v, s.arrived)
 }
 
 // CopyRows enqueues a two-dimensional copy. Rows further apart than the driver's
@@ -169,8 +180,11 @@ func (s *Stream) Fill(addr uint64, v byte, n uint64) error {
 
 // Write enqueues stores in order.
 func (s *Stream) Write(ws []device.Word) error {
-	if len(ws) == 1 && ws[0].Wide {
-		return s.lib().StreamWriteValue64(s.s, cuda.Ptr(ws[0].Addr), ws[0].Value)
+	for len(ws) > 0 && len(ws) < 3 && ws[0].Wide { // the first is on its way while the next is enqueued
+		if err := s.lib().StreamWriteValue64(s.s, cuda.Ptr(ws[0].Addr), ws[0].Value); err != nil {
+			return err
+		}
+		ws = ws[1:]
 	}
 	for len(ws) > 0 {
 		n := min(len(ws), len(s.ops))
@@ -215,8 +229,8 @@ func (s *Stream) WaitSum(w *device.Sum) error {
 		w.Cells, uint64(w.N), uint64(w.Cmp), w.Value, w.Base, consume, w.Stop, w.Failed, w.Limit)
 }
 
-// Serve launches the resident kernel: one warp.
+// Serve launches the resident kernel: one block.
 func (s *Stream) Serve(r *device.Resident) error {
-	return s.lib().Launch(s.g.serveF, 1, 32, s.s, &s.params,
+	return s.lib().Launch(s.g.serveF, 1, 512, s.s, &s.params,
 		r.Ring, r.Slots-1, uint64(bits.TrailingZeros64(r.Slots)), r.Start, r.Ended, r.Run, r.Idle)
 }

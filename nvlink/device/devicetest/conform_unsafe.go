@@ -330,6 +330,17 @@ func totals(r *rig) {
 	}
 	r.idle(r.s)
 	require.Equal(r, uint64(45), r.word(0).Load())
+	sum := uint64(45)
+	for i, n := range []int{0, 1, 8, 4097, 65536} {
+		pattern(r.host[4096:4096+n], i)
+		in := r.addr + 4096
+		r.in(func() error { return r.s.Copy(r.a, in, uint64(n)) })
+		r.in(func() error { return r.s.CopyAdd(r.addr+heapSize, r.a, uint64(n), total, r.addr, uint64(n+1)) })
+		sum += uint64(n + 1)
+		r.await(0, sum)
+		require.Equal(r, r.host[4096:4096+n], r.host[heapSize:heapSize+n])
+		r.idle(r.s) // the source is written next
+	}
 }
 
 func sums(r *rig) {
@@ -426,7 +437,7 @@ func resident(r *rig) {
 	require.NoError(r, err)
 	ended, served := r.word(page), r.word(8*channel.WordRingConsumed)
 	ended.Store(0)
-	pattern(r.host[2*page:3*page], 6)
+	pattern(r.host[2*page:2*page+80<<10], 6)
 	pos, runs := uint64(0), uint64(0)
 	await := func(w *atomic.Uint64, v uint64) {
 		for end := time.Now().Add(20 * time.Second); w.Load() != v; {
@@ -439,8 +450,8 @@ func resident(r *rig) {
 			return r.s.Serve(&device.Resident{Ring: r.addr, Slots: slots, Start: pos, Ended: r.addr + page, Run: runs, Idle: uint64(20 * time.Millisecond)})
 		})
 		for i := range uint64(burst) {
-			n, skew := i*37%1025, []uint64{0, 8, 3}[i%3]
-			src, dst := r.addr+2*page+skew, r.a+64+skew*(i%2)
+			n, skew := i*37%4097*(1+i%5/4*16), []uint64{0, 8, 3}[i%3]
+			src, dst := r.addr+2*page+skew, r.a+1<<20+skew*(i%2)
 			// There and back, and behind it a word whose top bit is set.
 			for _, d := range []channel.Desc{
 				{Op: channel.OpPut, DstOff: dst, SrcOff: src, Size: n},

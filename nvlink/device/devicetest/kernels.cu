@@ -5,10 +5,14 @@
 extern "C" __global__ void spin(uint64_t *started, const uint64_t *stop, uint64_t limit_ns) {
   uint64_t begin, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  if (threadIdx.x == 0) atomicAdd_system((unsigned long long *)started, 1ull);
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (!goshmem::peek(stop) && now - begin < limit_ns);
+  if (threadIdx.x == 0) {  // one looks over the bus, the others wait in their places
+    atomicAdd_system((unsigned long long *)started, 1ull);
+    do {
+      __nanosleep(2000);
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (!goshmem::peek(stop) && now - begin < limit_ns);
+  }
+  __syncthreads();
 }
 
 // signals makes every thread issue n requests that add 1 to the signal of pe.

@@ -251,6 +251,14 @@ func (s *Stream) Add(total, cell, v uint64) error {
 	})
 }
 
+// CopyAdd queues both.
+func (s *Stream) CopyAdd(dst, src, n, total, cell, v uint64) error {
+	if err := s.Copy(dst, src, n); err != nil {
+		return err
+	}
+	return s.Add(total, cell, v)
+}
+
 // WaitSum queues a wait for a signal's cells.
 func (s *Stream) WaitSum(w *device.Sum) error {
 	x := *w

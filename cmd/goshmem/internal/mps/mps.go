@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,7 +68,10 @@ func Start() (*Daemon, error) {
 		return nil, fmt.Errorf("mps: %w", err)
 	}
 	d := &Daemon{dir: dir, cmd: exec.Command(path, "-f"), out: make(chan error, 1)}
-	d.cmd.Env = append(os.Environ(), d.Env()...)
+	// The daemon serves all devices: what it would leave out, its clients would leave
+	// out once more, by numbers that are no longer the same.
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CUDA_VISIBLE_DEVICES=") })
+	d.cmd.Env = append(env, d.Env()...)
 	// ^C is for the job; and a daemon must not outlive who would stop it.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := d.cmd.Start(); err != nil {

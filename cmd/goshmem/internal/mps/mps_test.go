@@ -16,7 +16,9 @@ func fake(t *testing.T, script string) {
 }
 
 func TestDaemon(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "1") // the clients' affair
 	fake(t, `
+[ -z "$CUDA_VISIBLE_DEVICES" ] || exit 4
 case "$1" in
 -f) : >"$CUDA_MPS_PIPE_DIRECTORY/control"; while [ ! -e "$CUDA_MPS_PIPE_DIRECTORY/quit" ]; do sleep 0.02; done ;;
 *) read word; [ "$word" = quit ] && : >"$CUDA_MPS_PIPE_DIRECTORY/quit"; sleep 0.1 ;;
