@@ -41,6 +41,7 @@ type LayoutConfig struct {
 	PEs              int   // PEs of the world
 	Contexts         int   // context slots
 	IndicesPerSource int   // built-in signal words per (slot, source PE)
+	Stage            int64 // bytes that each source PE gets for data on its way through this host's memory; 0: none
 }
 
 // Layout says where everything lies in one PE's segment. A segment is region 1
@@ -50,7 +51,7 @@ type LayoutConfig struct {
 // and its release word.
 //
 //	0            HeaderSize                         HeapOffset            Total
-//	| header     | slot 0 | slot 1 | … | padding    | heap      | padding |
+//	| header     | slot 0 | slot 1 | … | stages     | heap      | padding |
 //	             | source 0 | source 1 | … | barrier | release |
 type Layout struct {
 	sourceStride uint64 // bytes between two sources of a slot
@@ -59,8 +60,10 @@ type Layout struct {
 	pes          int
 	contexts     int
 	indices      int
-	runtime      int64 // size of region 1
-	heap         int64 // size of region 0
+	stage        uint64 // offset of the PEs' staging memory
+	stageSize    uint64 // of each
+	runtime      int64  // size of region 1
+	heap         int64  // size of region 0
 }
 
 // PlanLayout computes the layout. Counts and sizes that are not positive are
@@ -83,7 +86,8 @@ func PlanLayout(c LayoutConfig) (Layout, error) {
 	source := p.roundUp(p.mul(int64(c.IndicesPerSource), signalWord), SignalSize)
 	tail := p.roundUp(p.mul(source, int64(c.PEs)), slotTail)
 	slot := p.add(tail, slotTail)
-	runtime := p.roundUp(p.add(HeaderSize, p.mul(slot, int64(c.Contexts))), PageSize)
+	stage := p.roundUp(p.add(HeaderSize, p.mul(slot, int64(c.Contexts))), PageSize)
+	runtime := p.add(stage, p.mul(p.roundUp(max(c.Stage, 0), PageSize), int64(c.PEs)))
 	heap := p.roundUp(c.HeapSize, PageSize)
 	p.add(runtime, heap)
 	if p.over {
@@ -97,6 +101,8 @@ func PlanLayout(c LayoutConfig) (Layout, error) {
 		pes:          c.PEs,
 		contexts:     c.Contexts,
 		indices:      c.IndicesPerSource,
+		stage:        uint64(stage),
+		stageSize:    uint64(p.roundUp(max(c.Stage, 0), PageSize)),
 		runtime:      runtime,
 		heap:         heap,
 	}, nil
@@ -116,6 +122,18 @@ func (l Layout) HeapSize() int64 { return l.heap }
 
 // Contexts is the number of context slots.
 func (l Layout) Contexts() int { return l.contexts }
+
+// Stage is the offset in region 1 of the staging memory of a source PE. false: there
+// is none.
+func (l Layout) Stage(source int) (uint64, bool) {
+	if l.stageSize == 0 || uint(source) >= uint(l.pes) {
+		return 0, false
+	}
+	return l.stage + uint64(source)*l.stageSize, true
+}
+
+// StageSize is the bytes of it.
+func (l Layout) StageSize() int64 { return int64(l.stageSize) }
 
 // SourceWord is the offset in region 1 of a built-in signal word: the one that
 // PE source adds to for the context in slot. false: no such word.

@@ -58,23 +58,23 @@ func newEngine(d device.Device) (*stream, error) {
 
 // choose sets the agent of what a lane posts next; false: not now, what is in flight
 // has another.
-func (g *GPU) choose(x *lane, reqs []channel.Request) bool {
-	e := x.e
-	if e == nil {
-		return true
-	}
-	fits := e.failed == nil && len(reqs) <= engineBurst && engineTakes(&reqs[0])
+func (g *GPU) choose(x *lane, reqs []channel.Request) (ok bool, err error) {
+	s, e := x.own, x.e
 	switch {
-	case len(x.q) == 0:
-		x.s = x.own
-		if fits {
-			x.s = e
+	case g.staged(x, &reqs[0]):
+		if s, err = g.ferryOf(x); err != nil {
+			return false, err
 		}
-		return true
-	case x.s == e:
-		return fits
+	case len(x.q) > 0 && x.s.ferry != nil && reqs[0].Op == channel.OpSignal:
+		s = x.s
+	case e != nil && e.failed == nil && len(reqs) <= engineBurst && engineTakes(&reqs[0]):
+		s = e
 	}
-	return true
+	if len(x.q) == 0 {
+		x.s = s
+		return true, nil
+	}
+	return x.s == s || x.s == x.own && s == e, nil
 }
 
 func engineTakes(r *channel.Request) bool {
@@ -83,7 +83,7 @@ func engineTakes(r *channel.Request) bool {
 
 // postEngine is a group for every request.
 func (g *GPU) postEngine(x *lane, reqs []channel.Request) (n int, err error) {
-	for n < len(reqs) && !x.wait && engineTakes(&reqs[n]) && x.s.ring.HasRoom(x.s.seq+1) {
+	for n < len(reqs) && !x.wait && engineTakes(&reqs[n]) && !g.staged(x, &reqs[n]) && x.s.ring.HasRoom(x.s.seq+1) {
 		p := post{g: g, x: x, s: x.s, l: x.l, seq: x.s.seq + 1}
 		taken, err := p.run(reqs[n : n+1])
 		n += taken

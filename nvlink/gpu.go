@@ -31,6 +31,10 @@ type GPU struct {
 
 	engines []*stream // resident kernels, where wanted
 
+	movers  map[device.Device][]*stream // where some peers are not mapped: out of and into pipes
+	ferries map[[2]int]*stream          // pipes by source and target
+	intakes []*intake
+
 	controlMu sync.Mutex
 	controls  map[device.Device]*control
 	waiting   atomic.Int32 // users' streams in a wait
@@ -53,6 +57,11 @@ type GPUConfig struct {
 	Streams int                   // most of this process
 	Engine  bool                  // small puts and gets by a resident kernel of each device
 	Share   device.Share          // how memory is shared, for people
+
+	// Where a device's memory is not mapped for another's. nil: everywhere.
+	Staged func(owner, peer int) bool
+	Pipe   func(source int) (off uint64, ok bool) // of its pipe in the runtime region, PipeSize bytes
+	Knock  func(local int)                        // rings a PE of this process
 }
 
 // stageSize is a stream's room for data on its way from or to memory that no
@@ -67,7 +76,7 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 	g := &GPU{
 		Host: NewHost(cfg.Table, cfg.PEs), cfg: cfg,
 		streams:  map[int][]*stream{},
-		controls: map[device.Device]*control{},
+		controls: map[device.Device]*control{}, movers: map[device.Device][]*stream{}, ferries: map[[2]int]*stream{},
 	}
 	g.cells.init()
 	byDevice := map[device.Device][]*stream{}
@@ -95,6 +104,9 @@ func NewGPU(cfg GPUConfig) (*GPU, error) {
 			}
 		}
 		g.streams[rank] = byDevice[d]
+	}
+	if err := g.openPipes(); err != nil {
+		return nil, errors.Join(fmt.Errorf("nvlink: %w", err), g.closeStreams())
 	}
 	return g, nil
 }
@@ -150,6 +162,7 @@ type stream struct {
 	words []device.Word
 
 	*engine // of a stream that is one
+	*ferry
 }
 
 // amoSlots is the most fetching AMOs in flight in one stream.
@@ -201,6 +214,9 @@ type group struct {
 	outs  []out    // what the CPU copies when they are complete
 	after *applied // what it does then
 	knock bool
+
+	back    []backCopy // what begins then, and ends the group
+	backSeq uint64
 }
 
 // out is data of a get to be copied out of staging memory, or the result of an AMO.
@@ -289,7 +305,7 @@ func (g *GPU) pollLane(x *lane, outc []channel.Completion) (n int) {
 	}
 	for len(x.q) > 0 && n < len(outc) {
 		f := &x.q[0]
-		if int64(x.s.done.Load()-f.seq) < 0 {
+		if int64(x.s.done.Load()-f.seq) < 0 || !g.returned(x.s, f) {
 			if x.s.failed == nil {
 				g.alive(x.s)
 			}
@@ -310,6 +326,9 @@ func (g *GPU) pollLane(x *lane, outc []channel.Completion) (n int) {
 			for j := range f.outs {
 				f.outs[j].run()
 				x.s.release(&f.outs[j])
+			}
+			for _, b := range f.back {
+				b.mark.held = false
 			}
 			if f.after != nil {
 				channel.ApplySignal(f.after.word, f.after.op, f.after.v)
@@ -351,6 +370,10 @@ func (g *GPU) alive(s *stream) {
 		return
 	}
 	s.asked = now
+	if s.ferry != nil && s.done.Load() == pipeBroken {
+		s.failed = fmt.Errorf("nvlink: the peer's device: %w", errs.ErrUnsupported)
+		return
+	}
 	if err := s.dev.Enter(); err != nil {
 		s.failed = err
 		return
@@ -400,6 +423,11 @@ func (g *GPU) all() map[*stream]bool {
 	}
 	for _, s := range g.engines {
 		set[s] = true
+	}
+	for _, ss := range g.movers {
+		for _, s := range ss {
+			set[s] = true
+		}
 	}
 	return set
 }

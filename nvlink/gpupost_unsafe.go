@@ -28,8 +28,8 @@ func (g *GPU) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 	if x.ready > 0 {
 		return 0, nil // reported first: completions are in order
 	}
-	if !g.choose(x, reqs) {
-		return 0, nil
+	if ok, err := g.choose(x, reqs); !ok {
+		return 0, err
 	}
 	if x.s.failed != nil {
 		return 0, x.s.failed
@@ -38,12 +38,28 @@ func (g *GPU) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 		return 0, err
 	}
 	defer x.s.dev.Leave()
-	if x.s.engine != nil {
+	switch {
+	case x.s.engine != nil:
 		return g.postEngine(x, reqs)
+	case x.s.ferry != nil:
+		return g.postFerry(x, reqs)
 	}
-	p := post{g: g, x: x, s: x.s, l: l, seq: x.s.seq + 1}
+	if len(x.q) >= deep && len(reqs) < gather {
+		return 0, nil
+	}
+	p := post{g: g, x: x, s: x.s, l: l, seq: x.s.seq + 1, kernelMost: x.s.info.CopyWriteMax}
+	if len(reqs) > 1 {
+		p.kernelMost = x.s.info.CopiesWriteMax
+	}
 	return p.run(reqs)
 }
+
+// While a lane has so many groups in flight, it gathers so many requests for the next:
+// every group's completion word is a pause between two copies.
+const (
+	deep   = 2
+	gather = 16
+)
 
 func (g *GPU) postCPU(x *lane, reqs []channel.Request) (n int, err error) {
 	for n < len(reqs) && g.onCPU(x, &reqs[n]) {
@@ -93,13 +109,15 @@ type post struct {
 	after  *applied
 	knock  bool
 	began  bool // something is in the stream
-	wide   bool // of the copies gathered, some leave the device or are large
+
+	kernelMost uint64 // bytes of a copy within the device that a kernel makes
+	wide       bool   // of the copies gathered, some leave the device or are large
 }
 
 func (p *post) run(reqs []channel.Request) (n int, err error) {
 	for n < len(reqs) && p.after == nil {
 		r := &reqs[n]
-		if p.g.onCPU(p.x, r) && r.Op != channel.OpSignal {
+		if r.Op != channel.OpSignal && (p.g.onCPU(p.x, r) || p.g.staged(p.x, r)) {
 			break
 		}
 		var taken bool
@@ -205,13 +223,17 @@ func (p *post) remote(region uint16, off uint64) uint64 {
 
 // local is the device's address of a request's local side; false: it has none.
 func (p *post) local(r *channel.Request, region uint16, off uint64) (uint64, bool) {
+	return localAddr(p.g.table, p.l.Config().Owner, r, region, off)
+}
+
+func localAddr(t *heap.Table, owner int, r *channel.Request, region uint16, off uint64) (uint64, bool) {
 	switch {
 	case r.Flags&channel.FlagLocalDevice != 0:
 		return off, true
 	case r.Flags&channel.FlagLocalPtr != 0:
 		return 0, false
 	}
-	return p.g.table.Region(p.l.Config().Owner, region).Addr + off, true
+	return t.Region(owner, region).Addr + off, true
 }
 
 // copyTo gathers one copy; one that touches what an earlier one of the batch writes,
@@ -221,7 +243,7 @@ func (p *post) copyTo(dst, src, n uint64, near bool) error {
 		return nil
 	}
 	b := &p.s.batch
-	wide := !near || n > p.s.info.CopyWriteMax
+	wide := !near || n > p.kernelMost
 	// Copies stay behind the words before them.
 	if len(p.s.words) > 0 || b.Len() == device.MaxKernelCopies || b.Len() > 0 && wide != p.wide ||
 		b.Overlaps(dst, n, true) || b.Overlaps(src, n, false) {
@@ -322,16 +344,16 @@ func (p *post) room(n uint64) uint64 {
 }
 
 // resume is how much of r is on its way already.
-func (p *post) resume(r *channel.Request) uint64 {
-	if p.x.partSeq != r.Seq {
-		p.x.partSeq, p.x.part = r.Seq, 0
+func (x *lane) resume(r *channel.Request) uint64 {
+	if x.partSeq != r.Seq {
+		x.partSeq, x.part = r.Seq, 0
 	}
-	return p.x.part
+	return x.part
 }
 
 // stageIn copies a payload of the CPU's memory through pinned memory.
 func (p *post) stageIn(r *channel.Request, dst uint64) (taken bool, err error) {
-	for done := p.resume(r); done < r.Size; done = p.x.part {
+	for done := p.x.resume(r); done < r.Size; done = p.x.part {
 		n := p.room(r.Size - done)
 		if n == 0 {
 			return false, nil
@@ -355,7 +377,7 @@ func (p *post) get(r *channel.Request) (bool, error) {
 	if dst, ok := p.local(r, r.DstRegion, r.DstOff); ok {
 		return true, p.copyTo(dst, src, r.Size, false)
 	}
-	for done := p.resume(r); done < r.Size; done = p.x.part {
+	for done := p.x.resume(r); done < r.Size; done = p.x.part {
 		n := p.room(r.Size - done)
 		if n == 0 {
 			return false, nil
@@ -396,7 +418,7 @@ func (p *post) rows(r *channel.Request) (bool, error) {
 	if ok {
 		return true, p.copyRows(isPut, far, near, farStride*size, nearStride*size, size, r.Size)
 	}
-	for done := p.resume(r); done < r.Size; done = p.x.part {
+	for done := p.x.resume(r); done < r.Size; done = p.x.part {
 		n := p.room((r.Size-done)*size) / size
 		if n == 0 {
 			return false, nil
@@ -437,8 +459,9 @@ func (p *post) amo(r *channel.Request) (bool, error) {
 		Addr: p.remote(r.DstRegion, r.DstOff), Operand: r.SigVal, Cond: r.SigOff,
 	}
 	if r.Flags&channel.FlagFetch != 0 {
-		if r.Flags&channel.FlagLocalDevice != 0 || r.Flags&channel.FlagLocalPtr == 0 && r.SrcRegion == heap.RegionDevice {
-			return false, fmt.Errorf("nvlink: the result of %v in device memory: %w", r.Op, errs.ErrKind)
+		dst, err := amoResult(p.l, r)
+		if err != nil {
+			return false, err
 		}
 		free := p.s.oldFree
 		if len(free) == 0 {
@@ -448,7 +471,7 @@ func (p *post) amo(r *channel.Request) (bool, error) {
 		p.s.oldFree = free[:len(free)-1]
 		a.Old = p.s.oldsAddr + 8*uint64(slot)
 		p.outs = append(p.outs, out{
-			dst: local(p.l, r, r.SrcRegion, r.SrcOff), src: unsafe.Pointer(&p.s.olds[slot]),
+			dst: dst, src: unsafe.Pointer(&p.s.olds[slot]),
 			n: r.Type.Size(), amo: true, slot: slot,
 		})
 	}
@@ -457,6 +480,14 @@ func (p *post) amo(r *channel.Request) (bool, error) {
 	}
 	p.began = true
 	return true, p.s.q.AMO(&a)
+}
+
+// amoResult is where the old value goes.
+func amoResult(l *channel.Lane, r *channel.Request) (unsafe.Pointer, error) {
+	if r.Flags&channel.FlagLocalDevice != 0 || r.Flags&channel.FlagLocalPtr == 0 && r.SrcRegion == heap.RegionDevice {
+		return nil, fmt.Errorf("nvlink: the result of %v in device memory: %w", r.Op, errs.ErrKind)
+	}
+	return local(l, r, r.SrcRegion, r.SrcOff), nil
 }
 
 // run copies out.
@@ -476,8 +507,7 @@ func (o *out) run() {
 func (s *stream) release(o *out) {
 	if o.mark != nil {
 		o.mark.held = false
-	}
-	if o.amo {
+	} else if o.amo {
 		s.oldFree = append(s.oldFree, o.slot)
 	}
 }

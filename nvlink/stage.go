@@ -45,6 +45,9 @@ func (s *stage) take(n, seq uint64, held bool) (p unsafe.Pointer, addr uint64, m
 
 // reclaim gives back what groups up to done used.
 func (s *stage) reclaim(done uint64) {
+	if s == nil { // a pipe's end has none
+		return
+	}
 	n := 0
 	for n < len(s.marks) && !s.marks[n].held && int64(done-s.marks[n].seq) >= 0 {
 		s.tail = s.marks[n].end

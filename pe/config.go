@@ -42,6 +42,7 @@ type Config struct {
 	DeviceDriver  string // "cuda", or "host": devices simulated in host memory
 	Device        string // number of the device; empty: by the PE's rank on its host
 	DeviceShare   string // "auto", "vmm", "ipc": how device memory is shared between processes
+	DeviceMap     string // "auto", "off": whether PEs map each other's device memory
 	DeviceStreams int    // streams that lanes share
 	DeviceEngine  bool   // small puts and gets by a resident kernel
 
@@ -86,6 +87,7 @@ func (c *Config) values() options.Values {
 		Device:          c.Device,
 		DeviceShare:     options.Choice(c.DeviceShare),
 		DeviceEngine:    c.DeviceEngine,
+		DeviceMap:       options.Choice(c.DeviceMap),
 		DeviceStreams:   c.DeviceStreams,
 		Nodes:           c.Nodes,
 		Net:             options.Path(c.Net),

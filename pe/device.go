@@ -26,7 +26,9 @@ type devices struct {
 	byRank map[int]device.Device // of this process's PEs
 	opened map[int]device.Device // by index
 	space  device.Space
-	uuid   []string // of every PE's device; empty: not on this host
+	uuid   []string           // of every PE's device; empty: not on this host
+	off    bool               // no PE maps another's device memory
+	apart  map[[2]string]bool // devices, by UUID, of which one cannot map the other's memory
 }
 
 // settleLimit is how long kernels may go on that use a world's device memory when it
@@ -66,6 +68,10 @@ func openDevices(vals options.Values, size int, ranks, onHost []int) (d *devices
 	if len(all) == 0 {
 		return d, fmt.Errorf("pe: a device heap (GOSHMEM_DEVICE_HEAP), and no %s device: %w", d.drv.Name(), errs.ErrUnsupported)
 	}
+	d.off = vals.DeviceMap == mapOff
+	if d.apart, err = apart(d.drv, all); err != nil {
+		return d, err
+	}
 	var distinct []device.Device
 	for i, rank := range ranks {
 		index := onHost[i] % len(all)
@@ -87,6 +93,55 @@ func openDevices(vals options.Values, size int, ranks, onHost []int) (d *devices
 	}
 	d.space, err = d.drv.NewSpace(distinct, size, uint64(vals.DeviceHeap), device.Share(vals.DeviceShare))
 	return d, err
+}
+
+// mapOff is the choice that no PE maps another's device memory.
+const mapOff = "off"
+
+// apart lists the pairs of devices of which one cannot map the other's memory.
+func apart(drv device.Driver, all []device.Info) (map[[2]string]bool, error) {
+	pairs := map[[2]string]bool{}
+	for _, a := range all {
+		for _, b := range all {
+			p, err := drv.Pair(a.Index, b.Index)
+			if err != nil {
+				return nil, err
+			}
+			if !p.Access {
+				pairs[[2]string{a.UUID, b.UUID}], pairs[[2]string{b.UUID, a.UUID}] = true, true
+			}
+		}
+	}
+	return pairs, nil
+}
+
+// staged reports whether what a PE puts into a peer's device memory passes through
+// host memory.
+func (d *devices) staged(owner, peer int) bool {
+	a, b := d.uuid[owner], d.uuid[peer]
+	return owner != peer && a != "" && b != "" && (d.off || d.apart[[2]string{a, b}])
+}
+
+// stageBytes is the memory that a segment has for that, for each source PE.
+func stageBytes(vals options.Values) int64 {
+	if vals.DeviceHeap == 0 {
+		return 0
+	}
+	if vals.DeviceMap == mapOff {
+		return nvlink.PipeSize
+	}
+	drv, err := deviceDriver(vals)
+	if err != nil {
+		return 0 // openDevices will say so
+	}
+	all, err := drv.Devices()
+	if err != nil {
+		return 0
+	}
+	if pairs, err := apart(drv, all); err != nil || len(pairs) == 0 {
+		return 0
+	}
+	return nvlink.PipeSize
 }
 
 // pin makes a mapped segment reachable by the devices; the addresses go into the
@@ -190,7 +245,7 @@ func (m *memory) mapDevices(ctx context.Context, w *World, member bootstrap.Memb
 			return fmt.Errorf("pe %d could not make its device heap: %s: %w", pe, offers[i].Err, errs.ErrUnsupported)
 		}
 		d.uuid[pe] = offers[i].UUID
-		if pe != rank && err == nil {
+		if pe != rank && err == nil && !d.staged(rank, pe) {
 			err = d.fetch(ctx, offers[i], secret, pe, rank, uint64(w.vals.DeviceHeap))
 		}
 	}
@@ -257,12 +312,16 @@ func (w *World) newTransport() error {
 	}
 	g, err := nvlink.NewGPU(nvlink.GPUConfig{
 		Table: w.table, PEs: w.size, Devices: d.byRank, UUID: d.uuid,
-		Streams: w.vals.DeviceStreams, Engine: w.vals.DeviceEngine, Share: d.space.Share(),
+		Streams: w.vals.DeviceStreams, Engine: w.vals.DeviceEngine,
+		Staged: d.staged, Pipe: w.layout.Stage, Knock: func(pe int) { w.bells[pe].Check() }, Share: d.space.Share(),
 	})
 	if err != nil {
 		return err
 	}
 	w.host, w.gpu = g, g
+	if g.Stages() {
+		w.proxy.AddHook(g.Serve).Arm()
+	}
 	return nil
 }
 
@@ -292,7 +351,7 @@ func (p *PE) DeviceAddr(ref heap.Ref, n uint64, pe int) (uint64, error) {
 		return fail(&errs.ClosedError{PE: p.rank})
 	}
 	m := p.world.table.Region(pe, ref.Region())
-	if p.Device() == nil || m.Addr == 0 {
+	if p.Device() == nil || m.Addr == 0 || ref.Region() == heap.RegionDevice && p.world.gpu.Staged(p.rank, pe) {
 		return fail(errs.ErrUnsupported)
 	}
 	return m.Addr + ref.Offset(), nil

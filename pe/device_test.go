@@ -31,11 +31,12 @@ func TestDeviceProcesses(t *testing.T) {
 		share  string
 		n      int
 		engine bool
-	}{{"vmm", 2, false}, {"vmm", 4, false}, {"ipc", 2, false}, {"ipc", 4, false}, {"vmm", 2, true}} {
-		t.Run(fmt.Sprintf("%s/%d/engine %v", c.share, c.n, c.engine), func(t *testing.T) {
+		mapped string
+	}{{"vmm", 2, false, ""}, {"vmm", 4, false, ""}, {"ipc", 2, false, ""}, {"ipc", 4, false, ""}, {"vmm", 2, true, ""}, {"vmm", 2, false, "off"}} {
+		t.Run(fmt.Sprintf("%s/%d/engine %v/map %s", c.share, c.n, c.engine, c.mapped), func(t *testing.T) {
 			j := faultlab.Start(t, faultlab.Spec{
 				Role: "device cases", N: c.n, Launcher: true, Bound: 3 * time.Minute,
-				Args: workArgs{Driver: deviceDriver(), Share: c.share, Engine: c.engine, FailureDeadline: time.Minute},
+				Args: workArgs{Driver: deviceDriver(), Share: c.share, Engine: c.engine, Map: c.mapped, FailureDeadline: time.Minute},
 			})
 			j.WaitAll()
 		})
@@ -107,16 +108,20 @@ func deviceWork(ctx context.Context, s *site) error {
 
 // A process that dies takes no device memory with it, and the others are told.
 func TestDeviceKill(t *testing.T) {
-	for _, name := range []string{"vmm", "ipc", "engine"} {
+	for _, name := range []string{"vmm", "ipc", "engine", "staged"} {
 		t.Run(name, func(t *testing.T) {
 			share, engine := name, name == "engine"
-			if engine {
+			mapped := ""
+			if name == "staged" {
+				mapped = "off"
+			}
+			if engine || mapped != "" {
 				share = "vmm"
 			}
 			before := freeDeviceMemory(t)
 			j := faultlab.Start(t, faultlab.Spec{
 				Role: "device work", N: 3, Launcher: true,
-				Args: workArgs{Driver: deviceDriver(), Share: share, Engine: engine, FailureDeadline: time.Minute},
+				Args: workArgs{Driver: deviceDriver(), Share: share, Engine: engine, Map: mapped, FailureDeadline: time.Minute},
 			})
 			j.Expect("ready")
 			j.Procs[1].Kill()

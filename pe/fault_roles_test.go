@@ -48,6 +48,7 @@ type workArgs struct {
 
 	Driver, Share string // of devices; empty: none
 	Engine        bool
+	Map           string
 }
 
 func (a workArgs) config(c *faultlab.Child) pe.Config {
@@ -56,7 +57,7 @@ func (a workArgs) config(c *faultlab.Child) pe.Config {
 		FailureDeadline: a.FailureDeadline, CloseTimeout: 10 * time.Second,
 	}
 	if a.Driver != "" {
-		cfg.DeviceEngine = a.Engine
+		cfg.DeviceEngine, cfg.DeviceMap = a.Engine, a.Map
 		cfg.DeviceHeap, cfg.DeviceDriver, cfg.DeviceShare, cfg.DeviceStreams = 256<<20, a.Driver, a.Share, 4
 	}
 	if a.Spin {

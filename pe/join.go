@@ -157,20 +157,21 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		return nil, err
 	}
 	mine := hello{World: newWorldID(), CPUs: cpus, Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
-		"heap size":   fmt.Sprint(layout.HeapSize()),
-		"contexts":    fmt.Sprint(layout.Contexts()),
-		"path":        string(vals.Path),
-		"nodes":       fmt.Sprint(vals.Nodes),
-		"net":         string(vals.Net),
-		"tcp tls":     fmt.Sprint(vals.TCPTLS),
-		"device heap": fmt.Sprint(vals.DeviceHeap),
+		"heap size":    fmt.Sprint(layout.HeapSize()),
+		"contexts":     fmt.Sprint(layout.Contexts()),
+		"path":         string(vals.Path),
+		"nodes":        fmt.Sprint(vals.Nodes),
+		"net":          string(vals.Net),
+		"tcp tls":      fmt.Sprint(vals.TCPTLS),
+		"device heap":  fmt.Sprint(vals.DeviceHeap),
+		"device stage": fmt.Sprint(layout.StageSize()),
 	}}
 	hellos, err := exchangeJSON(ctx, m, "hello", all, mine)
 	if err != nil {
 		return nil, err
 	}
 	for i, h := range hellos {
-		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "net", "tcp tls", "device heap"} {
+		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "net", "tcp tls", "device heap", "device stage"} {
 			if h.Agree[field] != mine.Agree[field] {
 				return nil, &errs.MismatchError{PE: i, Field: field, Want: mine.Agree[field], Have: h.Agree[field]}
 			}

@@ -95,7 +95,7 @@ func (c *Context) NewKernel(cfg KernelConfig) (*Kernel, error) {
 	}
 	lists := mem[words+tables-2*n:]
 	for i, world := range c.team.members {
-		if !cfg.Unmapped || world == p.rank {
+		if world == p.rank || !cfg.Unmapped && !g.Staged(p.rank, world) {
 			lists[i] = p.world.table.Region(world, heap.RegionDevice).Addr
 		}
 		lists[n+i] = p.world.table.Region(world, heap.RegionHeap).Addr

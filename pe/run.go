@@ -232,6 +232,7 @@ const runtimeContexts = 3
 func planLayout(v options.Values, pes int) (heap.Layout, error) {
 	return heap.PlanLayout(heap.LayoutConfig{
 		HeapSize: v.HeapSize, PEs: pes, Contexts: v.Contexts + runtimeContexts, IndicesPerSource: indices,
+		Stage: stageBytes(v),
 	})
 }
 

@@ -153,6 +153,9 @@ func (s *Stream) addrs(l *channel.Lane, dst heap.Ref, src Local) (to, from uint6
 	if _, err := src.ready(s.c, dst, l.Config().TeamPE); err != nil {
 		return 0, 0, false, err
 	}
+	if dst.Region() == heap.RegionDevice && s.g.Staged(l.Config().Owner, l.Config().Peer) {
+		return 0, 0, false, fmt.Errorf("device memory that is not mapped here, by a stream: %w", errs.ErrUnsupported)
+	}
 	from = src.addr
 	switch {
 	case src.device:

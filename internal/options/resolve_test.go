@@ -40,6 +40,7 @@ var defaults = Values{
 	RDMAInline:      256,
 	DeviceDriver:    "cuda",
 	DeviceShare:     "auto",
+	DeviceMap:       "auto",
 	DeviceStreams:   8,
 	SimLatency:      2 * time.Microsecond,
 	SimBandwidth:    25e9,
@@ -69,7 +70,7 @@ func TestEnvironment(t *testing.T) {
 		"GOSHMEM_RDMA_MTU=1024", "GOSHMEM_RDMA_TC=5", "GOSHMEM_RDMA_SL=6", "GOSHMEM_RDMA_TIMEOUT=7", "GOSHMEM_RDMA_RETRIES=1",
 		"GOSHMEM_RDMA_RNR_RETRIES=2", "GOSHMEM_RDMA_SQ_DEPTH=8", "GOSHMEM_RDMA_CQ_DEPTH=9", "GOSHMEM_RDMA_INLINE=10",
 		"GOSHMEM_SIM_LATENCY=1us", "GOSHMEM_SIM_BANDWIDTH=1G", "GOSHMEM_SIM_POST=1ns",
-		"GOSHMEM_DEVICE_HEAP=2GiB", "GOSHMEM_DEVICE_DRIVER=host", "GOSHMEM_DEVICE=1", "GOSHMEM_DEVICE_SHARE=IPC", "GOSHMEM_DEVICE_STREAMS=3", "GOSHMEM_DEVICE_ENGINE=1",
+		"GOSHMEM_DEVICE_HEAP=2GiB", "GOSHMEM_DEVICE_DRIVER=host", "GOSHMEM_DEVICE=1", "GOSHMEM_DEVICE_SHARE=IPC", "GOSHMEM_DEVICE_MAP=off", "GOSHMEM_DEVICE_STREAMS=3", "GOSHMEM_DEVICE_ENGINE=1",
 	})
 	require.NoError(t, err)
 	want := Values{
@@ -82,7 +83,7 @@ func TestEnvironment(t *testing.T) {
 		RDMADevice: "mlx5_0", RDMAPort: 2, RDMAGIDIndex: 3, RDMAGID: "192.0.2.1", RDMAPkey: 4, RDMAMTU: 1024, RDMATC: 5, RDMASL: 6,
 		RDMATimeout: 7, RDMARetries: 1, RDMARNRRetries: 2, RDMASQDepth: 8, RDMACQDepth: 9, RDMAInline: 10,
 		SimLatency: time.Microsecond, SimBandwidth: 1 << 30, SimPost: 1,
-		DeviceHeap: 2 << 30, DeviceDriver: "host", Device: "1", DeviceShare: "ipc", DeviceStreams: 3, DeviceEngine: true,
+		DeviceHeap: 2 << 30, DeviceDriver: "host", Device: "1", DeviceShare: "ipc", DeviceMap: "off", DeviceStreams: 3, DeviceEngine: true,
 	}
 	assert.Empty(t, cmp.Diff(want, r.Values))
 	assert.Empty(t, r.Warnings)

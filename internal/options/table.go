@@ -133,6 +133,11 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.DeviceShare },
 		},
 		{
+			Name: "DeviceMap", Env: "GOSHMEM_DEVICE_MAP", Type: TypeChoice, Default: "auto", Choices: []string{"auto", "off"},
+			Text:  "Whether PEs map each other's device memory: auto where the devices can; off never, and what is for a peer's device passes through host memory. The same on every PE.",
+			field: func(v *Values) any { return &v.DeviceMap },
+		},
+		{
 			Name: "DeviceStreams", Env: "GOSHMEM_DEVICE_STREAMS", Type: TypeInt, Default: "8", Min: 1, Max: 16,
 			Text:  "Streams of a process that its lanes share for copies.",
 			field: func(v *Values) any { return &v.DeviceStreams },

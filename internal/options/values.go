@@ -31,6 +31,7 @@ type Values struct {
 	DeviceDriver    Choice        // whose devices
 	Device          string        // number of the device; empty: by local rank
 	DeviceShare     Choice        // how device memory is shared between processes
+	DeviceMap       Choice        // whether PEs map each other's device memory
 	DeviceStreams   int           // streams of a process that lanes share
 	DeviceEngine    bool          // small puts by a resident kernel
 	Nodes           int           // simulated nodes; 0: the real ones

@@ -26,7 +26,9 @@ func DeviceSetups(driver string, short bool) []Setup {
 	add("vmm", pe.Config{Size: 2, DeviceShare: "vmm"}, nil)
 	add("joined", pe.Config{Size: 3, DeviceShare: "vmm"}, Joined)
 	add("engine", pe.Config{Size: 2, DeviceEngine: true}, nil)
+	add("staged", pe.Config{Size: 2, DeviceMap: "off"}, nil)
 	if !short {
+		add("staged joined", pe.Config{Size: 3, DeviceMap: "off", DeviceEngine: true, DeviceStreams: 1}, Joined)
 		add("one stream", pe.Config{Size: 4, DeviceStreams: 1, RingCapacity: 4}, nil)
 		add("ipc", pe.Config{Size: 1, DeviceShare: "ipc"}, nil)
 		add("proxy", pe.Config{Size: 2, Path: "proxy"}, nil)
@@ -87,7 +89,11 @@ func deviceAlloc(e *Env) {
 	e.OK(err)
 	e.Equal(uint64(0), x%(1<<16))
 	_, err = e.P.DeviceAddr(z, 1<<20+1<<16, e.Next(1))
-	e.OK(err) // within the heap
+	if e.Config.DeviceMap == "off" {
+		e.Is(err, errs.ErrUnsupported)
+	} else {
+		e.OK(err) // within the heap
+	}
 	_, err = e.P.DeviceAddr(z, deviceHeap, e.Rank())
 	e.Is(err, errs.ErrRange)
 	h, err := e.P.DeviceAddr(e.Mem(64), 64, e.Next(1)) // host memory, as devices name it

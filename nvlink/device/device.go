@@ -31,6 +31,8 @@ type Info struct {
 	// CopyWriteMax is the size in bytes up to which CopyWrite of memory of this device
 	// is faster than Copy and Write; 0: never.
 	CopyWriteMax uint64
+	// CopiesWriteMax is the same for several copies together.
+	CopiesWriteMax uint64
 	// WriteMax is the size in bytes up to which a small payload from host memory
 	// travels faster as stores of the stream than as a copy.
 	WriteMax uint64

@@ -56,8 +56,9 @@ func (d *Driver) Devices() ([]device.Info, error) {
 // within the device and a store behind it, and stores of the stream are faster than a
 // copy for a payload from the host.
 const (
-	copyWriteMax = 64 << 10
-	writeMax     = 16
+	copyWriteMax   = 64 << 10
+	copiesWriteMax = 4 << 20
+	writeMax       = 16
 )
 
 func (d *Driver) info(i int) (device.Info, error) {
@@ -65,7 +66,7 @@ func (d *Driver) info(i int) (device.Info, error) {
 	if err != nil {
 		return device.Info{}, err
 	}
-	info := device.Info{Index: i, CopyWriteMax: copyWriteMax, WriteMax: writeMax}
+	info := device.Info{Index: i, CopyWriteMax: copyWriteMax, CopiesWriteMax: copiesWriteMax, WriteMax: writeMax}
 	id, err := d.lib.DeviceUUID(dev)
 	if err != nil {
 		return info, err

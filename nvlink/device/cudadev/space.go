@@ -138,14 +138,28 @@ func (s *Space) Create(i int, dev device.Device, export bool) (device.Handle, er
 	return h, nil
 }
 
-// place maps physical memory into its slot, for all devices of this process.
+// place maps physical memory into its slot, for all devices of this process that can
+// reach g, whose memory it is, or who maps another process's.
 func (s *Space) place(i int, g *Device, m cuda.Mem, own bool) error {
 	at := s.base + cuda.Ptr(uint64(i)*s.step)
 	if err := s.drv.lib.MemMap(at, s.step, m); err != nil {
 		return errors.Join(err, s.drv.lib.MemRelease(m))
 	}
 	s.slots[i] = slot{addr: at, mem: m, dev: g, own: own}
-	return s.drv.lib.MemSetAccess(at, s.step, s.ids)
+	var ids []cuda.Device
+	for _, id := range s.ids {
+		can := id == g.dev
+		if !can {
+			var err error
+			if can, err = s.drv.lib.DeviceCanAccessPeer(id, g.dev); err != nil {
+				return err
+			}
+		}
+		if can {
+			ids = append(ids, id)
+		}
+	}
+	return s.drv.lib.MemSetAccess(at, s.step, ids)
 }
 
 // enablePeers lets the other devices of this process reach g's allocations.

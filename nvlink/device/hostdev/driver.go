@@ -39,7 +39,7 @@ func (d *Driver) Devices() ([]device.Info, error) {
 func info(i int) device.Info {
 	return device.Info{
 		Index: i, Name: "host memory", UUID: fmt.Sprintf("host-%d", i), Memory: 1 << 40,
-		CopyWriteMax: 4 << 10, WriteMax: 64,
+		CopyWriteMax: 4 << 10, CopiesWriteMax: 32 << 10, WriteMax: 64,
 	}
 }
 
