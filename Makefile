@@ -85,14 +85,14 @@ test-gpu-build: ## test binaries for a machine with GPUs, into build/gpu/
 	@set -e; for p in $(GPU_TESTS); do \
 		CGO_ENABLED=0 $(GO) test -c -ldflags='-s -w' -o $(BUILD)/gpu/$$(basename $$p).test ./$$p; \
 	done
-	CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o $(BUILD)/gpu/goshmem ./cmd/goshmem
+	CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o $(BUILD)/gpu/ ./cmd/goshmem ./examples/gpuring
 
 test-gpu: ## the tests on a GPU: what is in build/gpu, built first where Go is
 	@if command -v $(GO) >/dev/null; then $(MAKE) test-gpu-build; else echo "no Go here: running what is in $(BUILD)/gpu"; fi
 	nvlink/device/test-gpu.sh
 
 NVCC ?= nvcc
-PTX_DIRS := nvlink/device/cudadev nvlink/device/devicetest
+PTX_DIRS := nvlink/device/cudadev nvlink/device/devicetest examples/gpuring
 ptx: ## compile the CUDA kernels to PTX (needs nvcc 13.0; commit what changes)
 	@set -e; for d in $(PTX_DIRS); do \
 		$(NVCC) -std=c++17 -ptx -arch=compute_75 -o $$d/kernels.ptx $$d/kernels.cu; \

@@ -30,11 +30,14 @@ const driverVariable = "GOSHMEM_TEST_GPU"
 
 // world runs fn on PEs with device heaps: simulated ones; on GPUs, where the run is
 // meant for them.
-func world(t *testing.T, pes int, fn func(e *suite.Env)) {
+func world(t *testing.T, pes int, fn func(e *suite.Env), set ...func(*pe.Config)) {
 	t.Helper()
 	cfg := pe.Config{Size: pes, HeapSize: 8 << 20, DeviceHeap: 32 << 20, DeviceDriver: "host", DeviceStreams: 4, Timeout: 30 * time.Second}
 	if os.Getenv(driverVariable) != "" {
 		cfg.DeviceDriver = "cuda"
+	}
+	for _, f := range set {
+		f(&cfg)
 	}
 	err := pe.Run(t.Context(), cfg, func(p *pe.PE) error { return suite.Body(t.Context(), p, cfg, fn) })
 	require.NoError(t, err)
@@ -344,16 +347,17 @@ func (l *launcher) run(name string, blocks, threads uint32, params ...uint64) {
 // requests where it is not; one thread, a warp, a block each.
 func TestGPUKernels(t *testing.T) {
 	onGPU(t)
-	for _, unmapped := range []bool{false, true} {
+	for way, to := range []string{"stores", "requests", "pipes"} {
+		unmapped := way > 0
 		for form := range uint64(3) {
-			t.Run(fmt.Sprintf("unmapped %v/form %d", unmapped, form), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/form %d", to, form), func(t *testing.T) {
 				world(t, 2, func(e *suite.Env) {
 					const blocks, threads, n, rounds = 8, 64, 1000, 100
 					src, dst := e.Dev(blocks*n), e.Dev(blocks*n)
 					sigs := e.Signals(2 * blocks)
 					bad, err := e.P.CallocDevice(e.Ctx, 8, 0)
 					e.OK(err)
-					k, err := e.C.NewKernel(pe.KernelConfig{Slots: 16, Unmapped: unmapped})
+					k, err := e.C.NewKernel(pe.KernelConfig{Slots: 16, Unmapped: to == "requests"})
 					e.OK(err)
 					l := newLauncher(e, "exchange")
 					at, err := e.P.DeviceAddr(bad, 8, e.Rank())
@@ -373,6 +377,10 @@ func TestGPUKernels(t *testing.T) {
 					}
 					e.OK(k.Close(e.Ctx))
 					e.Barrier()
+				}, func(c *pe.Config) {
+					if to == "pipes" {
+						c.DeviceMap = "off"
+					}
 				})
 			})
 		}

@@ -15,6 +15,7 @@ run() { # name, seconds, command…
 	echo "== $name ($(date +%T))"
 	if timeout -k 5 "$bound" "$@" >"$logs/$name.log" 2>&1; then
 		echo "   ok, $(grep -c -e '--- PASS' "$logs/$name.log") passed"
+		grep -h 'all rows right' "$logs/$name.log"
 	else
 		echo "   FAILED ($?)"
 		failed=1
@@ -45,6 +46,7 @@ run adaptor 100 ./cudadev.test -test.v -test.timeout 95s
 run operations 200 ./rma.test -test.v -test.run TestDevice -test.timeout 195s
 run stress 150 env GOSHMEM_TEST_STRESS="${GPU_STRESS:-1000000}" ./rma.test -test.v -test.run 'TestDevice/cuda/vmm/pes2/device_stress' -test.timeout 145s
 run kernels 120 ./nvlink.test -test.v -test.run TestGPU -test.timeout 115s
+run example 60 env GOSHMEM_DEVICE_HEAP=16MiB ./goshmem run -n 2 ./gpuring
 run moe 200 ./moe.test -test.v -test.run TestDevice -test.timeout 195s
 run kill 100 ./pe.test -test.v -test.run TestDeviceKill -test.timeout 95s
 if command -v nvidia-cuda-mps-control >/dev/null && [ -z "$CUDA_MPS_PIPE_DIRECTORY" ]; then
