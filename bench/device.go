@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,9 +65,15 @@ func newOnDevice(ctx context.Context, e *env, to int) (*onDevice, error) {
 		ref  heap.Ref
 		pe   int
 	}{{&o.near, o.src, e.p.Rank()}, {&o.far, o.dst, to}, {&o.hNear, o.hostSrc, e.p.Rank()}, {&o.hFar, o.host, to}} {
-		if *x.addr, err = e.p.DeviceAddr(x.ref, uint64(n), x.pe); err != nil {
+		// A target whose device is not mapped here leaves no address for a floor.
+		if *x.addr, err = e.p.DeviceAddr(x.ref, uint64(n), x.pe); err != nil && !errors.Is(err, pe.ErrUnsupported) {
 			return nil, err
 		}
+	}
+	if mapped, err := e.first0(bit(o.far != 0)); err != nil {
+		return nil, err
+	} else if mapped == 0 {
+		o.far = 0 // nor does PE 0's to the target itself
 	}
 	if o.q, err = dev.NewStream(); err != nil {
 		return nil, err
@@ -137,14 +144,18 @@ func putDevice(ctx context.Context, e *env) error {
 				}
 			}
 		}
-		if size > rateUpTo {
+		if size > rateUpTo || o.far == 0 {
 			continue
 		}
 		if err := s.putOnStream(size); err != nil {
 			return err
 		}
 	}
-	return o.measure(o.batchTrial(ctx))
+	b := o.batchTrial(ctx)
+	if o.far == 0 {
+		b.floor = nil
+	}
+	return o.measure(b)
 }
 
 func (o *onDevice) putTrials(ctx context.Context, w way, size int64) []trial {
@@ -218,6 +229,9 @@ func (o *onDevice) putTrials(ctx context.Context, w way, size int64) []trial {
 		})
 	}
 	for i := range all {
+		if w.far == 0 {
+			all[i].floor = nil
+		}
 		all[i].size, all[i].algo = size, w.name
 		all[i].verify = func() (bool, error) { return o.check(w, size, all[i].work) }
 	}
@@ -330,6 +344,9 @@ func getDevice(ctx context.Context, e *env) error {
 			},
 			verify: func() (bool, error) { return o.checkGet(size) },
 		}
+		if o.far == 0 {
+			t.floor = nil
+		}
 		if err := o.measure(t); err != nil {
 			return err
 		}
@@ -427,12 +444,18 @@ func putSignalDevice(ctx context.Context, e *env) error {
 				},
 				verify: func() (bool, error) { return o.checkMail(ctx, w, size, bounce) },
 			}
+			if w.far == 0 {
+				t.floor = nil
+			}
 			if rank > 1 {
 				t.work, t.floor = nil, nil
 			}
 			if err := o.measure(t); err != nil {
 				return err
 			}
+		}
+		if o.far == 0 {
+			continue
 		}
 		if err := s.bounceOnStream(ctx, size, flagAt, ownAt, &plain); err != nil {
 			return err
