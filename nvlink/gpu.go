@@ -128,6 +128,12 @@ func (g *GPU) Describe() channel.Description {
 		i := dev.Info()
 		d.Notes = append(d.Notes, fmt.Sprintf("device %d: %s %s, memory shared by %s", i.Index, i.Name, i.UUID, g.cfg.Share))
 	}
+	if len(g.engines) > 0 {
+		d.Notes = append(d.Notes, "small puts and gets by a resident kernel")
+	}
+	if n := len(g.intakes); n > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("device memory of %d peers not mapped: through pipes in host memory", n))
+	}
 	return d
 }
 

@@ -65,7 +65,7 @@ func gpus(d device.Driver, n int, shared bool) (string, error) {
 func pairText(p device.Pair) string {
 	switch {
 	case !p.Access:
-		return "not reached (no peer access)"
+		return "not mapped (no peer access): through pipes in host memory"
 	case p.Atomics:
 		return fmt.Sprintf("mapped, native atomics (NVLink), rank %d", p.Rank)
 	}

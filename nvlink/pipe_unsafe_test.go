@@ -1,0 +1,57 @@
+package nvlink
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"goshmem/channel"
+	"goshmem/heap"
+	"goshmem/nvlink/device/hostdev"
+)
+
+// What a source writes into a step is not believed: whatever it is, what is carried
+// out stays within this PE's memory.
+func FuzzStep(f *testing.F) {
+	dev, err := hostdev.New(1).Open(0)
+	require.NoError(f, err)
+	f.Cleanup(func() { require.NoError(f, dev.Close()) })
+	const room = 64 << 10
+	tab := heap.NewTable(7, 1, 3)
+	for r := range uint16(3) {
+		base, addr, err := dev.Pinned(room)
+		require.NoError(f, err)
+		tab.Set(0, r, heap.Memory{Base: base, Addr: addr, Size: room})
+	}
+	base, addr, err := dev.Pinned(PipeSize)
+	require.NoError(f, err)
+	s, err := newStream(dev)
+	require.NoError(f, err)
+	g := &GPU{Host: NewHost(tab, 1)}
+	in := &intake{pipe: pipe{base, addr}, s: s, next: 1}
+	for _, d := range []channel.Desc{
+		{Op: channel.OpPut, Size: 8, SigOp: channel.SigAdd, SigOff: 64},
+		{Op: channel.OpGet, SrcOff: room - 1, Size: 1},
+		{Op: channel.OpIPut, Type: channel.Elem32, Size: 100, SigOff: 3, SigVal: 1},
+		{Op: channel.OpIGet, Type: channel.Elem64, Size: 1 << 40, SigOff: 1, SigVal: 1 << 40},
+		{Op: channel.OpAMOAdd, Type: channel.Elem64, DstOff: room - 8, SigVal: 1},
+		{Op: channel.OpPut, DstOff: 1<<64 - 8, Size: 16},
+	} {
+		f.Add(unsafe.Slice((*byte)(unsafe.Pointer(&d)), channel.DescSize))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var d channel.Desc
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&d)), channel.DescSize), b)
+		var a arrival
+		if in.check(g, &d, &a) != nil {
+			return
+		}
+		require.NoError(t, in.carry(g, &d))
+		for s.q.Poll() != nil { // a step out of bounds faults
+		}
+		if a.word != nil {
+			channel.ApplySignal(a.word, a.op, a.v)
+		}
+	})
+}
