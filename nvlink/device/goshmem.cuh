@@ -113,12 +113,11 @@ __device__ inline void write(const goshmem_t *g, uint64_t pos, const request &r)
 }
 
 __device__ inline bool push(const goshmem_t *g, const request &r) {
+  uint64_t limit = *(volatile uint64_t *)g->limit;  // beside the reservation, and both beside the fence
   uint64_t pos = atomicAdd((unsigned long long *)g->reserved, 1ull) + 1;
-  bool ok = room(g, pos);
-  if (ok) {
-    __threadfence_system();  // what the request refers to
-    write(g, pos, r);
-  }
+  __threadfence_system();  // what the request refers to
+  bool ok = (int64_t)(pos - limit) <= 0 || room(g, pos);
+  if (ok) write(g, pos, r);
   return ok;
 }
 

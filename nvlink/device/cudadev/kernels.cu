@@ -64,17 +64,17 @@ extern "C" __global__ void goshmem_copy1(char *dst, const char *src, uint64_t n,
 // fresh is 16 or 8 bytes, or one, not from this multiprocessor's cache.
 __device__ inline ulonglong2 fresh(const ulonglong2 *p) {
   ulonglong2 v;
-  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p));
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
   return v;
 }
 __device__ inline uint64_t fresh(const uint64_t *p) {
   uint64_t v;
-  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p));
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
 __device__ inline uint8_t fresh(const uint8_t *p) {
   uint32_t v;
-  asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
+  asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
   return (uint8_t)v;
 }
 
@@ -103,14 +103,13 @@ __device__ inline void move_any(uint64_t dst, uint64_t src, uint64_t n, unsigned
 
 __device__ inline void meet() { asm volatile("barrier.sync 0;" ::: "memory"); }
 
-// looks is how many looks at the ring are under way at once, a part of the bus's
-// round trip (looks_apart cycles) after each other: the sooner a request is seen.
-enum { looks = 4, looks_apart = 500, warp_most = 2048 };
+enum { warp_most = 2048 };  // bytes that the first warp moves alone
 
 // goshmem_serve is a block that takes puts out of a word ring in mapped host memory,
 // up to four at a look, until none came for idle_ns. It begins behind position head,
 // shows in the ring what it has done, and its end by storing run in *ended. The first
-// warp looks; the others help with what is large.
+// warp looks; the others help with what is large. One look is under way at a time: the
+// fence in front of a signal would wait for further ones (5 us instead of 1).
 extern "C" __global__ void goshmem_serve(uint64_t *ring, uint64_t mask, uint32_t shift, uint64_t head, uint64_t *ended,
                                          uint64_t run, uint64_t idle_ns) {
   using namespace goshmem;
@@ -129,31 +128,15 @@ extern "C" __global__ void goshmem_serve(uint64_t *ring, uint64_t mask, uint32_t
     uint64_t n = head + lane / slot_words;
     const uint64_t lap = ((n >> shift) & 1) ? 0 : 1ull << 63;
     const uint64_t *slot = ring + word_slots + (n & mask) * slot_words + lane % slot_words;
-    uint64_t w, look[looks];
-    unsigned full = 0;
-#pragma unroll
-    for (int i = 0; i < looks; i++) {
-      look[i] = fresh(slot);
-      for (long long t = clock64(); i < looks - 1 && clock64() - t < looks_apart;) {
-      }
-    }
-    for (bool over = false; (full & 0xff) != 0xff;) {
-#pragma unroll
-      for (int i = 0; i < looks; i++) {
-        if ((full & 0xff) == 0xff) break;
-        w = look[i];
-        full = __ballot_sync(all, (int64_t)(w ^ lap) >= 0);
-        look[i] = fresh(slot);
-      }
-      if ((full & 0xff) == 0xff) break;
-      if (over) {
-        if (lane == 0) publish(ended, run);
-        if (lane == 0) job[2] = 0;
-        meet();
-        return;
-      }
+    uint64_t w = fresh(slot);
+    unsigned full = __ballot_sync(all, (int64_t)(w ^ lap) >= 0);
+    if ((full & 0xff) != 0xff) {
       asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-      over = __shfl_sync(all, now - since, 0) >= idle_ns;
+      if (__shfl_sync(all, now - since, 0) < idle_ns) continue;
+      if (lane == 0) publish(ended, run);
+      if (lane == 0) job[2] = 0;
+      meet();
+      return;
     }
     unsigned k = 0;
     for (; k < 32 / slot_words && (full >> 8 * k & 0xff) == 0xff; k++) {
