@@ -98,6 +98,11 @@ ptx: ## compile the CUDA kernels to PTX (needs nvcc 13.0; commit what changes)
 		$(NVCC) -std=c++17 -ptx -arch=compute_75 -o $$d/kernels.ptx $$d/kernels.cu; \
 		cat $$d/kernels.cu nvlink/device/goshmem.cuh | sha256sum | cut -d' ' -f1 >$$d/kernels.sha256; \
 	done
+	@$(MAKE) ptx-exchange
+# Any nvcc from 11 on does.
+ptx-exchange:
+	cd nvlink/device/cudadev && $(NVCC) -std=c++17 -ptx -arch=compute_75 -o exchange.ptx exchange.cu && \
+		cat exchange.cu ../goshmem.cuh | sha256sum | cut -d' ' -f1 >exchange.sha256
 
 fuzz: ## every fuzz target for FUZZTIME
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -13,8 +13,12 @@ import (
 func collPrograms() []program {
 	var all []program
 	for _, k := range collectives() {
+		var cuda func(ctx context.Context, e *env) error
+		if k.name == "alltoallv" {
+			cuda = allToAllDevice
+		}
 		all = append(all, program{
-			name: k.name, text: k.text,
+			name: k.name, text: k.text, cuda: cuda,
 			pes: 2, least: 1, smallest: k.elem(), multiple: k.elem(),
 			sizes: []int64{8, 1 << 10, 64 << 10, 1 << 20},
 			algo:  k.algo,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type DeviceOptions struct {
 	Deadline  time.Duration // of waits on the device; 0: one minute
 
 	runner kernels.Runner // instead of a GPU
+	far    bool           // other ranks are taken for ones on other devices
 }
 
 // DeviceBytes is the symmetric device memory that an engine over so many ranks takes
@@ -97,6 +99,7 @@ type DeviceEngine struct {
 
 	sms, reduceSMs int
 	stage, stages  int64
+	units          int64 // 0: no rank is on another device
 	bulk           bool
 	ranks          int
 
@@ -112,6 +115,7 @@ type DeviceEngine struct {
 	events   []uintptr
 
 	mu     sync.Mutex
+	params [kernels.MaxParams]uint64 // of a launch
 	turn   uint64
 	gen    uint64
 	closed bool
@@ -248,7 +252,7 @@ func (e *DeviceEngine) build(ctx context.Context) error {
 		}
 		all = append(all, in)
 	}
-	own = e.connect(all, sharing)
+	own = e.connect(mine, all, sharing)
 	// Nobody sends before everybody has connected.
 	done, err := json.Marshal(fmt.Sprint(own))
 	if err != nil {
@@ -305,7 +309,7 @@ func (e *DeviceEngine) alloc(n int64) uint64 {
 }
 
 // connect reaches the others' memory and makes the slots.
-func (e *DeviceEngine) connect(all []invite, sharing int) (err error) {
+func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			failed, ok := r.(error)
@@ -337,8 +341,19 @@ func (e *DeviceEngine) connect(all []invite, sharing int) (err error) {
 	if e.reduceSMs == 0 {
 		e.reduceSMs = e.run.Multiprocessors()
 	}
-	e.stage, e.stages = kernels.Stages(e.p.RowBytes)
 	e.bulk = e.run.Bulk() && e.p.RowBytes%16 == 0
+	e.stage, e.stages = kernels.Stages(e.p.RowBytes)
+	far := make([]uint64, e.ranks)
+	for r, in := range all {
+		if in.Device != mine.Device || e.opt.far && r != e.rank {
+			far[r] = 1
+			e.units = kernels.Units(e.stage, e.sms, sharing)
+		}
+	}
+	if e.units > 0 {
+		stage := kernels.PacedStage(e.p.RowBytes, e.stage, e.sms, sharing)
+		e.stage, e.units = stage, kernels.Units(stage, e.sms, sharing)
+	}
 	if err := e.pin(); err != nil {
 		return err
 	}
@@ -355,7 +370,7 @@ func (e *DeviceEngine) connect(all []invite, sharing int) (err error) {
 	up := &uploader{e: e, stream: stream}
 	ownerAt, localAt := up.words32(owner), up.words32(ownLocal)
 	for i := range e.p.Slots {
-		if err := e.makeSlot(i, bases, ownerAt, localAt, up); err != nil {
+		if err := e.makeSlot(i, bases, far, ownerAt, localAt, up); err != nil {
 			return err
 		}
 	}
@@ -399,7 +414,7 @@ func (e *DeviceEngine) pin() error {
 	return nil
 }
 
-func (e *DeviceEngine) makeSlot(i int, bases []uint64, owner, ownLocal uint64, up *uploader) error {
+func (e *DeviceEngine) makeSlot(i int, bases, far []uint64, owner, ownLocal uint64, up *uploader) error {
 	l := &e.layout
 	s := &deviceSlot{e: e}
 	for _, b := range bases {
@@ -413,7 +428,7 @@ func (e *DeviceEngine) makeSlot(i int, bases []uint64, owner, ownLocal uint64, u
 	e.pins = append(e.pins, p)
 	s.report = unsafe.Slice((*uint64)(p), l.Report/8)
 	c := l.Ctx
-	c.Peers, c.Owner, c.OwnLocal = up.words64(s.peers), owner, ownLocal
+	c.Peers, c.Owner, c.OwnLocal = up.words64(slices.Concat(s.peers, far)), owner, ownLocal
 	c.Work, c.State = e.alloc(l.Work), e.alloc(kernels.StateWords*8)
 	c.Stop, c.Report, c.Limit = e.stopAt, report, uint64(e.opt.Deadline)
 	if e.opt.Mover == MoverCopyEngine {
@@ -511,13 +526,14 @@ func (e *DeviceEngine) warm(stream uintptr) error {
 	one := &uploader{e: e, stream: stream}
 	words := make([]uint64, kernels.StateWords)
 	words[4] = 1 // S_BROKEN
+	l.Ranks = 0  // nor are there addresses
 	l.State = one.words64(words)
 	ctx := one.words64(unsafe.Slice((*uint64)(unsafe.Pointer(&l)), unsafe.Sizeof(l)/8))
 	for k := range kernels.Kernels {
-		params := make([]uint64, 16)
+		params := make([]uint64, kernels.MaxParams)
 		n := map[kernels.Kernel]int{
-			kernels.Dispatch: 16, kernels.Await: 5, kernels.Reduce: 6, kernels.Stage: 4, kernels.Ready: 7, kernels.Seen: 2,
-			kernels.Combine: 7, kernels.Pack: 5, kernels.Sent: 4, kernels.Unpack: 4, kernels.Fill: 3, kernels.ToFP8: 5, kernels.FromFP8: 5,
+			kernels.Dispatch: 17, kernels.Await: 5, kernels.Offer: 9, kernels.Seen: 2, kernels.Combine: 7,
+			kernels.Pack: 5, kernels.Sent: 4, kernels.Unpack: 4, kernels.Fill: 3, kernels.ToFP8: 5, kernels.FromFP8: 5,
 		}[k]
 		if k < kernels.Fill {
 			params[0] = ctx
@@ -527,7 +543,7 @@ func (e *DeviceEngine) warm(stream uintptr) error {
 			shared = kernels.DispatchShared(e.stage, e.stages)
 		}
 		threads := uint32(kernels.Threads)
-		if k == kernels.Await || k == kernels.Ready || k == kernels.Seen || k == kernels.Sent {
+		if k == kernels.Await || k == kernels.Seen || k == kernels.Sent {
 			threads = kernels.WaitThreads
 		}
 		if err := e.run.Launch(k, 1, threads, shared, stream, params[:n]...); err != nil {

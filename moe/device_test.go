@@ -47,6 +47,7 @@ func TestDeviceSmallInputs(t *testing.T) {
 		{"hidden 2880", 32, 4, 2880, routing.Spec{}, []int{4, 5}},
 		{"hidden 7176", 16, 4, 7176, routing.Spec{}, []int{3, 2}},
 		{"many tokens", 32, 4, 2880, routing.Spec{Holes: 0.3, Blank: 0.1}, []int{64, 60}},
+		{"many tokens of many ranks", 32, 4, 24, routing.Spec{Holes: 0.3, Blank: 0.1}, []int{64, 60, 1, 64}},
 		{"hidden 1", 16, 4, 1, routing.Spec{}, []int{3, 2}},
 		{"hidden 3", 16, 4, 3, routing.Spec{}, []int{3, 2}},
 	} {
@@ -58,7 +59,7 @@ func TestDeviceSmallInputs(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%v/%s", in.name, mover, label(cfg)), func(t *testing.T) {
 					in.spec.Seed = 11
 					data := inputs(t, cfg, in.spec, in.tokens...)
-					deviceEngine(t, b, len(in.tokens), cfg, moe.DeviceOptions{Mover: mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+					deviceEngine(t, b, len(in.tokens), cfg, moe.DeviceOptions{Mover: mover}.Far((i+v/2)%2 == 0), func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 						if err := deviceTrip(ctx, cfg, e, d, data, nil); err != nil {
 							return err
 						}
@@ -115,7 +116,7 @@ func TestDeviceTraces(t *testing.T) {
 					}
 					ins = append(ins, withRows(cfg, uint64(layer), all))
 				}
-				deviceEngine(t, b, ranks, cfg, moe.DeviceOptions{Mover: mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+				deviceEngine(t, b, ranks, cfg, moe.DeviceOptions{Mover: mover}.Far(i%3 == 0), func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 					for layer, in := range ins {
 						if err := deviceTrip(ctx, cfg, e, d, in, nil); err != nil {
 							return fmt.Errorf("layer %d: %w", layer, err)

@@ -121,7 +121,12 @@ func (e *DeviceEngine) dispatch(stream uintptr, r *DeviceRouting, cached bool, i
 	e.gen++
 	s.gen, s.combined = e.gen, false
 	d := s.handle(r, cached)
-	if err := e.enqueue(stream, func() error { return s.launch(stream, d, in, f, wait) }); err != nil {
+	err := e.run.Enter()
+	if err == nil {
+		err = s.launch(stream, d, in, f, wait)
+		e.run.Leave()
+	}
+	if err != nil {
 		return nil, e.fail(err)
 	}
 	if f.Code != plan.None {
@@ -150,13 +155,10 @@ func (e *DeviceEngine) fail(cause error) error {
 	return e.broken.Load()
 }
 
-// enqueue runs f with the device current.
-func (e *DeviceEngine) enqueue(_ uintptr, f func() error) error {
-	if err := e.run.Enter(); err != nil {
-		return err
-	}
-	defer e.run.Leave()
-	return f()
+// launch enqueues a kernel. The device is current, mu held.
+func (e *DeviceEngine) launch(k kernels.Kernel, blocks, threads int, shared uint32, stream uintptr, params ...uint64) error {
+	n := copy(e.params[:], params)
+	return e.run.Launch(k, uint32(blocks), uint32(threads), shared, stream, e.params[:n]...)
 }
 
 func (e *DeviceEngine) checkInput(in DeviceInput, cached bool) plan.Fault {
@@ -218,6 +220,9 @@ func (s *deviceSlot) handle(r *DeviceRouting, cached bool) *DeviceDispatched {
 	return d
 }
 
+// manyTokens a block are worth bulk copies; of fewer, warps share the rows.
+const manyTokens = 16
+
 // launch enqueues a dispatch's kernels.
 func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput, f plan.Fault, wait bool) error {
 	e := s.e
@@ -229,15 +234,20 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 	if wait && !engine {
 		options |= kernels.OptWait
 	}
-	if e.bulk && in.X%16 == 0 {
+	units := int64(e.sms)
+	if e.bulk && in.X%16 == 0 && (in.Tokens >= manyTokens*e.sms || e.p.TopK > kernels.FetchTopK) {
 		options |= kernels.OptBulk
+		if e.units > 0 && e.p.TopK <= kernels.FetchTopK {
+			options |= kernels.OptPaced
+			units = e.units
+		}
 	}
 	if engine {
 		options |= kernels.OptEngine
 	}
-	err := e.run.Launch(kernels.Dispatch, uint32(e.sms), kernels.Threads, kernels.DispatchShared(e.stage, e.stages), stream,
+	err := e.launch(kernels.Dispatch, e.sms, kernels.Threads, kernels.DispatchShared(e.stage, e.stages), stream,
 		s.ctx, d.routing.at, in.X, in.Scales, in.Idx, in.Weights, uint64(in.Tokens), d.gen, options, d.routing.number,
-		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(e.stages))
+		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(e.stages), uint64(units))
 	if err != nil {
 		return err
 	}
@@ -270,7 +280,11 @@ func (d *DeviceDispatched) Finish(stream uintptr) error {
 	defer e.mu.Unlock()
 	err := e.usable()
 	if err == nil {
-		err = e.enqueue(stream, func() error { return d.s.finish(stream, d) })
+		err = e.run.Enter()
+	}
+	if err == nil {
+		err = d.s.finish(stream, d)
+		e.run.Leave()
 	}
 	return wrap("finish dispatch", err)
 }
@@ -287,7 +301,7 @@ func (s *deviceSlot) finish(stream uintptr, d *DeviceDispatched) error {
 }
 
 func (s *deviceSlot) await(stream uintptr, d *DeviceDispatched, kind, part uint64) error {
-	return s.e.run.Launch(kernels.Await, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream,
+	return s.e.launch(kernels.Await, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream,
 		s.ctx, d.routing.at, d.gen, kind, part)
 }
 
@@ -409,14 +423,16 @@ func (e *DeviceEngine) StartCombine(stream uintptr, d *DeviceDispatched, o Devic
 	case o.Bias%4 != 0:
 		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgBias}
 	}
-	err := e.enqueue(stream, func() error { return s.offer(stream, d, o, f) })
-	if err != nil {
+	if err := e.run.Enter(); err != nil {
+		return wrap("start combine", e.fail(err))
+	}
+	defer e.run.Leave()
+	if err := s.offer(stream, d, o, f); err != nil {
 		return wrap("start combine", e.fail(err))
 	}
 	if f.Code != plan.None {
 		// The other half of the call, without data.
-		err := e.enqueue(stream, func() error { return s.fetch(stream, d, DeviceOutput{}, f) })
-		return wrap("combine", errors.Join(faultError(f), err))
+		return wrap("combine", errors.Join(faultError(f), s.fetch(stream, d, DeviceOutput{}, f)))
 	}
 	return nil
 }
@@ -434,7 +450,7 @@ func (e *DeviceEngine) slotFor(d *DeviceDispatched) *deviceSlot {
 // offer makes results ready.
 func (s *deviceSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
 	e := s.e
-	routing, gen := uint64(0), uint64(0)
+	routing, gen, what, blocks := uint64(0), uint64(0), uint64(kernels.OfferNothing), 1
 	if f.Code == plan.None {
 		routing, gen = d.routing.at, d.gen
 		capturing, err := e.run.Capturing(stream)
@@ -446,20 +462,16 @@ func (s *deviceSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 				return err
 			}
 		}
-		shared := uint32(kernels.SharedBase)
 		switch {
 		case e.p.AtExpert:
-			err = e.run.Launch(kernels.Reduce, uint32(e.reduceSMs), kernels.Threads, shared, stream, s.ctx, routing, o.Y, gen, 0, 1)
+			what, blocks = kernels.OfferSums, e.reduceSMs
 		case o.Y != d.Output:
-			err = e.run.Launch(kernels.Stage, uint32(e.reduceSMs), kernels.Threads, shared, stream, s.ctx, routing, o.Y, gen)
-		}
-		if err != nil {
-			return err
+			what, blocks = kernels.OfferCopies, e.reduceSMs
 		}
 	}
 	s.combined = true
-	return e.run.Launch(kernels.Ready, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream,
-		s.ctx, routing, gen, uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C))
+	return e.launch(kernels.Offer, blocks, kernels.Threads, uint32(kernels.SharedBase), stream,
+		s.ctx, routing, o.Y, gen, what, uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C))
 }
 
 // FinishCombine is the other half of StartCombine.
@@ -472,7 +484,12 @@ func (e *DeviceEngine) FinishCombine(stream uintptr, d *DeviceDispatched, o Devi
 	if d == nil || d.s.e != e {
 		return wrap("combine", faultError(plan.Fault{Code: plan.Foreign}))
 	}
-	if err := e.enqueue(stream, func() error { return d.s.fetch(stream, d, o, plan.Fault{}) }); err != nil {
+	err := e.run.Enter()
+	if err == nil {
+		err = d.s.fetch(stream, d, o, plan.Fault{})
+		e.run.Leave()
+	}
+	if err != nil {
 		return wrap("combine", e.fail(err))
 	}
 	return nil
@@ -496,13 +513,11 @@ func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 		}
 	}
 	shared := uint32(kernels.SharedBase)
-	// Many tokens: what is under way counts. Few: the time of one.
-	if many := d != nil && d.routing.tokens >= e.sms*kernels.Threads/32; f.Code == plan.None && many && e.run.Bulk() &&
-		e.p.Hidden%8 == 0 && e.p.TopK <= kernels.FetchTopK && o.Out%16 == 0 {
+	if f.Code == plan.None && e.run.Bulk() && e.p.Hidden%8 == 0 && e.p.TopK <= kernels.FetchTopK && o.Out%16 == 0 {
 		options |= kernels.OptBulk
 		shared = uint32(kernels.FetchShared)
 	}
-	err := e.run.Launch(kernels.Combine, uint32(e.sms), kernels.Threads, shared, stream,
+	err := e.launch(kernels.Combine, e.sms, kernels.Threads, shared, stream,
 		s.ctx, routing, o.Bias, o.Out, gen, options, uint64(f.Code))
 	if err != nil {
 		return err
@@ -530,7 +545,9 @@ func (e *DeviceEngine) cast(stream uintptr, k kernels.Kernel, rows int64, a, b, 
 	if rows < 0 || rows > 0 && (a == 0 || b == 0 || c == 0) {
 		return wrap("cast", fmt.Errorf("%d rows at %#x, %#x, %#x: %w", rows, a, b, c, pe.ErrRange))
 	}
-	return wrap("cast", e.enqueue(stream, func() error {
-		return e.run.Launch(k, uint32(e.reduceSMs), kernels.Threads, 0, stream, a, b, c, uint64(rows), uint64(e.p.Hidden))
-	}))
+	if err := e.run.Enter(); err != nil {
+		return wrap("cast", err)
+	}
+	defer e.run.Leave()
+	return wrap("cast", e.launch(k, e.reduceSMs, kernels.Threads, 0, stream, a, b, c, uint64(rows), uint64(e.p.Hidden)))
 }

@@ -37,7 +37,7 @@ func (s *deviceSlot) carry(stream uintptr, d *DeviceDispatched, in DeviceInput) 
 			to = int64(in.Tokens)
 		}
 		if to > from {
-			if err := run.Launch(kernels.Pack, uint32(e.reduceSMs), kernels.Threads, shared, stream, s.ctx, d.routing.at, in.X, uint64(from), uint64(to)); err != nil {
+			if err := e.launch(kernels.Pack, e.reduceSMs, kernels.Threads, shared, stream, s.ctx, d.routing.at, in.X, uint64(from), uint64(to)); err != nil {
 				return err
 			}
 		}
@@ -59,7 +59,7 @@ func (s *deviceSlot) carry(stream uintptr, d *DeviceDispatched, in DeviceInput) 
 					return err
 				}
 			}
-			if err := run.Launch(kernels.Sent, 1, kernels.WaitThreads, shared, on, s.ctx, d.routing.at, uint64(peer), part(i, n)); err != nil {
+			if err := e.launch(kernels.Sent, 1, kernels.WaitThreads, shared, on, s.ctx, d.routing.at, uint64(peer), part(i, n)); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (s *deviceSlot) unpack(stream uintptr, d *DeviceDispatched) error {
 		if to == from {
 			continue
 		}
-		if err := e.run.Launch(kernels.Unpack, uint32(e.reduceSMs), kernels.Threads, uint32(kernels.SharedBase), stream, s.ctx, d.routing.at, uint64(from), uint64(to)); err != nil {
+		if err := e.launch(kernels.Unpack, e.reduceSMs, kernels.Threads, uint32(kernels.SharedBase), stream, s.ctx, d.routing.at, uint64(from), uint64(to)); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *deviceSlot) pull(stream uintptr, d *DeviceDispatched) error {
 	}
 	row := e.p.Hidden * size
 	base := func(rank int) int64 { return int64(rank) * e.p.MaxTokens * c.PerToken * row }
-	if err := run.Launch(kernels.Seen, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream, s.ctx, d.gen); err != nil {
+	if err := e.launch(kernels.Seen, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream, s.ctx, d.gen); err != nil {
 		return err
 	}
 	if err := run.Record(e.events[1], stream); err != nil {

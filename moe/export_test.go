@@ -7,3 +7,9 @@ func (o DeviceOptions) On(r kernels.Runner) DeviceOptions {
 	o.runner = r
 	return o
 }
+
+// Far makes every other rank one on another device: rows go to them at a pace.
+func (o DeviceOptions) Far(on bool) DeviceOptions {
+	o.far = on
+	return o
+}

@@ -43,6 +43,9 @@ type Stream struct {
 	waits   uint64 // waits enqueued, those of graphs aside
 	counted bool   // among the streams that wait
 	batch   device.Batch
+
+	mail     heap.Ref // device memory for Exchange, a line a member
+	exchange device.Exchange
 }
 
 type streamKey struct {
@@ -71,7 +74,10 @@ func NewStream(ctx context.Context, c *pe.Context, handle uintptr) (*Stream, err
 		return fail(fmt.Errorf("no device heap (GOSHMEM_DEVICE_HEAP): %w", errs.ErrUnsupported))
 	}
 	s := &Stream{c: c, g: g, dev: dev, at: map[streamKey]uint64{}, cell: map[streamKey]uint64{}}
-	var err error
+	err := s.makeExchange(ctx)
+	if err != nil {
+		return fail(err)
+	}
 	if s.barrier, err = c.Team().AllocSignals(ctx, (c.Size()+adders-1)/adders); err != nil {
 		return fail(err)
 	}
@@ -87,14 +93,18 @@ func NewStream(ctx context.Context, c *pe.Context, handle uintptr) (*Stream, err
 	if err != nil {
 		return fail(err)
 	}
+	s.exchange.Stop, s.exchange.Failed, s.exchange.Limit = g.StopWord(c.PE().Rank()), s.failAt, uint64(c.Timeout())
 	return s, nil
 }
+
+// Size is the number of members of the context's team.
+func (s *Stream) Size() int { return s.c.Size() }
 
 // Close ends the use; the stream itself is the caller's, and has done its work.
 // Collective.
 func (s *Stream) Close(ctx context.Context) error {
 	s.settle()
-	return s.c.Team().FreeMem(ctx, s.barrier.Ref())
+	return errors.Join(s.c.Team().FreeMem(ctx, s.mail), s.c.Team().FreeMem(ctx, s.barrier.Ref()))
 }
 
 // settle counts the stream out of those that wait, if it does not.
@@ -109,8 +119,11 @@ func (s *Stream) settle() {
 // the world, or the deadline (GOSHMEM_TIMEOUT). What follows such a wait in the
 // stream runs. nil: none was.
 func (s *Stream) Err() error {
-	if s.failed.Load() == 0 {
+	switch s.failed.Load() {
+	case 0:
 		return nil
+	case device.ExchangeMismatch:
+		return opErr(s.c, "rma: stream exchange", -1, heap.Ref{}, -1, errs.ErrMismatch)
 	}
 	// The context knows why, if it was not the deadline.
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -266,15 +279,9 @@ func (s *Stream) wait(op string, sig heap.Signal, cmp Cmp, v, base uint64) error
 		if sig.Ref().Region() == heap.RegionDevice {
 			return errs.ErrKind
 		}
-		graph, err := s.q.Capturing()
+		graph, err := s.admit()
 		if err != nil {
 			return err
-		}
-		if !graph {
-			if s.settle(); !s.counted && !s.g.Waiting(true) {
-				return errs.ErrWouldBlock
-			}
-			s.counted = true
 		}
 		w := device.Sum{
 			Cells: l.Config().Table.Region(l.Config().Owner, sig.Ref().Region()).Addr + sig.Ref().Offset(),
@@ -287,6 +294,19 @@ func (s *Stream) wait(op string, sig heap.Signal, cmp Cmp, v, base uint64) error
 		s.waits++
 		return s.q.Write([]device.Word{{Addr: s.passAt, Value: s.waits, Wide: true}})
 	})
+}
+
+// admit counts the stream among those that wait, unless it is being captured.
+func (s *Stream) admit() (graph bool, err error) {
+	graph, err = s.q.Capturing()
+	if graph || err != nil {
+		return graph, err
+	}
+	if s.settle(); !s.counted && !s.g.Waiting(true) {
+		return false, errs.ErrWouldBlock
+	}
+	s.counted = true
+	return false, nil
 }
 
 // Quiet makes what follows in the stream see everything earlier of it complete at its

@@ -33,7 +33,7 @@ func (l *Lib) ModuleFunction(m Module, name string) (Function, error) {
 }
 
 // MaxParams is the most parameters of a launch made here.
-const MaxParams = 16
+const MaxParams = 20
 
 // Params is room for the parameters of a launch, each of 8 bytes or less, read
 // by the launch and not later.

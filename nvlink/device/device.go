@@ -160,6 +160,8 @@ type Stream interface {
 	Add(total, cell, v uint64) error
 	// WaitSum makes what follows wait, by a one-thread kernel.
 	WaitSum(w *Sum) error
+	// Exchange is carried out by one kernel.
+	Exchange(x *Exchange) error
 	// Capturing reports whether the stream is being recorded rather than run.
 	Capturing() (bool, error)
 	// Poll is nil when all work is done, ErrWouldBlock when not, or what failed.

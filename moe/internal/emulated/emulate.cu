@@ -9,11 +9,9 @@
 extern "C" int moe_emulate(const char *kernel, unsigned blocks, unsigned threads, unsigned shared, const uint64_t *p) {
   const Ctx *c = (const Ctx *)p[0];
   ON(moe_dispatch, c, P(1), (const char *)P(2), (const char *)P(3), (const int *)P(4), (const float *)P(5), P(6), P(7),
-     P(8), P(9), P(10), P(11), P(12), P(13), P(14), P(15));
+     P(8), P(9), P(10), P(11), P(12), P(13), P(14), P(15), P(16));
   ON(moe_await, c, P(1), P(2), P(3), P(4));
-  ON(moe_reduce, c, P(1), (const char *)P(2), P(3), P(4), P(5));
-  ON(moe_stage, c, P(1), (const char *)P(2), P(3));
-  ON(moe_ready, c, P(1), P(2), P(3), P(4), P(5), P(6));
+  ON(moe_offer, c, P(1), (const char *)P(2), P(3), P(4), P(5), P(6), P(7), P(8));
   ON(moe_seen, c, P(1));
   ON(moe_combine, c, P(1), (const float *)P(2), (char *)P(3), P(4), P(5), P(6));
   ON(moe_pack, c, P(1), (const char *)P(2), P(3), P(4));

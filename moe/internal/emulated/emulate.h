@@ -116,9 +116,12 @@ static void bulk_load(void *s, const char *g, uint32_t n, uint64_t *bar) {
 static void bulk_store(char *g, const void *s, uint32_t n) { memcpy(g, s, n); }
 static void bulk_commit() {}
 static void bulk_reads() {}
+static void bulk_pace() {}
 static void bulk_end() {}
 template <typename T>
 static T min(T a, T b) { return a < b ? a : b; }
+template <typename T>
+static T max(T a, T b) { return a > b ? a : b; }
 static float __uint_as_float(uint32_t u) {
   float f;
   memcpy(&f, &u, 4);

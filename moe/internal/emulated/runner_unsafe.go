@@ -193,7 +193,7 @@ func (r *Runner) CloseEvent(e uintptr) error {
 
 // Launch queues a launch.
 func (r *Runner) Launch(k kernels.Kernel, blocks, threads, shared uint32, stream uintptr, params ...uint64) error {
-	p := append(append([]uint64(nil), params...), make([]uint64, 16-len(params))...)
+	p := append(append([]uint64(nil), params...), make([]uint64, kernels.MaxParams-len(params))...)
 	name := append([]byte(k.String()), 0)
 	const most = 160 // threads: all roles of a block, and no more fibers than that takes
 	threads = min(threads, most)

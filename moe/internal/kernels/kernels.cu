@@ -66,8 +66,10 @@ DEV void bulk_store(char *global, const void *shared, uint32_t n) {
                : "memory");
 }
 DEV void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// bulk_reads waits until all but the last two groups have read their source.
+// bulk_reads waits until all but the last two groups have read their source,
+// bulk_pace until all but the last one are where they go.
 DEV void bulk_reads() { asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory"); }
+DEV void bulk_pace() { asm volatile("cp.async.bulk.wait_group 1;" ::: "memory"); }
 DEV void bulk_end() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
@@ -93,19 +95,21 @@ struct Ctx {
 };
 
 enum { F_HEAD, F_DATA, F_READY, F_DONE, flag_kinds };
-enum { S_SEQ, S_BAR, S_EXIT, S_GEN, S_BROKEN, S_COMBINED, S_FAULT };
+enum { S_SEQ, S_BAR, S_EXIT, S_GEN, S_BROKEN, S_COMBINED, S_FAULT, state_words };
 enum { H_TOKENS, H_RECORDS, H_ROWS, H_PAIRS, H_CODE, H_NUMBER };  // words at the start of a routing
 enum { W_GEN, W_CODE, W_PE, W_A, W_B, W_C, W_RECORDS, W_ROWS, W_PAIRS, W_COUNTS = 16 };
 enum { none, bad_expert, duplicate, too_many, too_many_rows, bad_argument, aliased, stale, foreign, other_call, other_plan, corrupt, timed_out = 100 };
 enum { call_dispatch = 1, call_cached, call_combine };
-enum { o_cached = 1, o_wait = 2, o_bulk = 4, o_engine = 8, o_own_bias = 16, o_drain = 32 };
+enum { o_cached = 1, o_wait = 2, o_bulk = 4, o_engine = 8, o_own_bias = 16, o_drain = 32, o_paced = 64 };
 
 constexpr int64_t no_fault = 0x7fffffffffffffffLL;
 enum { last_part = 255,  // of a dispatch, below the call in F_DATA
-       mover_warps = 4, most_stages = 8 };
+       mover_warps = 4, most_stages = 8, near_peers = 64 };
 
 struct Shared {
   Ctx c;
+  uint64_t peers[near_peers];  // the first of c.peers
+  uint64_t state[state_words];  // as the kernel found it
   uint64_t full[mover_warps * most_stages];
   uint64_t code, pe, a, b, cc;
   uint64_t ok, last, fault;
@@ -121,7 +125,12 @@ DEV T *at(uint64_t base, int64_t off) {
 #define WARPS (blockDim.x >> 5)
 #define FULL 0xffffffffu
 
-DEV uint64_t peer(const Ctx &c, int64_t r) { return ((const uint64_t *)c.peers)[r]; }
+// c is a Shared's.
+DEV uint64_t peer(const Ctx &c, int64_t r) {
+  return r < near_peers ? ((const Shared *)&c)->peers[r] : ((const uint64_t *)c.peers)[r];
+}
+// is_far tells ranks that a link leads to from those on the same device.
+DEV bool is_far(const Ctx &c, int64_t r) { return ((const uint64_t *)c.peers)[c.ranks + r] != 0; }
 DEV uint64_t mine(const Ctx &c) { return peer(c, c.rank); }
 DEV uint64_t *state(const Ctx &c) { return (uint64_t *)c.state; }
 DEV uint64_t *flag(const Ctx &c, int64_t at_rank, int kind, int64_t from) {
@@ -136,7 +145,10 @@ DEV bool enter(const Ctx *g, Shared *sh) {
     sh->code = none;
   }
   __syncthreads();
-  return state(sh->c)[S_BROKEN] == 0;
+  for (unsigned i = threadIdx.x; i < near_peers && i < sh->c.ranks; i += blockDim.x) sh->peers[i] = ((const uint64_t *)sh->c.peers)[i];
+  if (threadIdx.x >= 32 && threadIdx.x < 32 + state_words) sh->state[threadIdx.x - 32] = state(sh->c)[threadIdx.x - 32];
+  __syncthreads();
+  return sh->state[S_BROKEN] == 0;
 }
 
 // reach waits until a word is at least v. false: the deadline or the host ended it.
@@ -214,7 +226,7 @@ DEV bool leave(Shared *sh) {
     __threadfence_system();
     sh->last = add64(&state(sh->c)[S_EXIT], 1) == gridDim.x - 1;
     if (sh->last) {
-      __threadfence_system();
+      __threadfence();
       state(sh->c)[S_EXIT] = 0;
       state(sh->c)[S_FAULT] = 0;
       state(sh->c)[S_BAR] = 0;
@@ -226,10 +238,7 @@ DEV bool leave(Shared *sh) {
 
 DEV void raise(Shared *sh, int kind, uint64_t v) {
   const Ctx &c = sh->c;
-  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
-    __threadfence_system();
-    store_release(flag(c, (c.rank + i) % c.ranks, kind, c.rank), v);
-  }
+  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) store_release(flag(c, (c.rank + i) % c.ranks, kind, c.rank), v);
 }
 
 DEV int64_t warp_sum(int64_t v) {
@@ -259,14 +268,14 @@ DEV int owner_of(const Ctx &c, int e) {
   return (int)(u < split ? u / (each + 1) : more + (u - split) / each);
 }
 
+// Chunk is a block's tokens: those of some of the units that all are divided into.
 struct Chunk {
   int64_t from, to;
+  int units;
 };
-DEV Chunk chunk(int64_t tokens) {
-  int64_t each = (tokens + gridDim.x - 1) / gridDim.x;
-  Chunk k;
-  k.from = min((int64_t)blockIdx.x * each, tokens);
-  k.to = min(k.from + each, tokens);
+DEV Chunk chunk(int64_t tokens, int64_t units) {
+  int64_t u = blockIdx.x * units / gridDim.x, v = (blockIdx.x + 1) * units / gridDim.x;
+  Chunk k = {tokens * u / units, tokens * v / units, (int)(v - u)};
   return k;
 }
 
@@ -364,24 +373,31 @@ DEV void announce(Shared *sh, uint64_t seq, uint32_t call, int64_t tokens, uint6
   raise(sh, F_HEAD, seq);
 }
 
-// judge looks at all heads, by one thread.
+// judge looks at all heads, by one warp.
 DEV void judge(Shared *sh, uint64_t seq, uint32_t call, uint64_t number, Fault own) {
   const Ctx &c = sh->c;
-  fail(sh, own.code, c.rank, own.a, own.b, own.c);
-  for (int64_t s = 0; s < c.ranks && sh->code == none; s++) {
-    const char *h = head_at(c, c.rank, seq, s);
+  if (LANE == 0) fail(sh, own.code, c.rank, own.a, own.b, own.c);
+  for (int64_t s0 = 0; s0 < c.ranks && own.code == none; s0 += 32) {
+    int64_t s = s0 + LANE;
+    const char *h = head_at(c, c.rank, seq, min(s, c.ranks - 1));
     uint64_t theirs_seq = *(const uint64_t *)h, plan = *(const uint64_t *)(h + 16);
     uint32_t theirs = *(const uint32_t *)(h + 8), code = *(const uint32_t *)(h + 24);
-    if (theirs_seq == seq && code == none && theirs == call && plan == number) continue;
-    if (theirs_seq != seq)
-      fail(sh, corrupt, c.rank, s, 0, 0);
-    else if (code != none)
-      fail(sh, code, s, *(const uint64_t *)(h + 32), *(const uint64_t *)(h + 40), *(const uint64_t *)(h + 48));
-    else if (theirs != call)
-      fail(sh, other_call, c.rank, s, theirs, call);
-    else
-      fail(sh, other_plan, c.rank, s, plan, number);
+    bool good = theirs_seq == seq && code == none && theirs == call && plan == number;
+    uint32_t bad = __ballot_sync(FULL, s < c.ranks && !good);
+    if (!bad) continue;
+    if (LANE == __popc((bad & (0u - bad)) - 1)) {  // the first
+      if (theirs_seq != seq)
+        fail(sh, corrupt, c.rank, s, 0, 0);
+      else if (code != none)
+        fail(sh, code, s, *(const uint64_t *)(h + 32), *(const uint64_t *)(h + 40), *(const uint64_t *)(h + 48));
+      else if (theirs != call)
+        fail(sh, other_call, c.rank, s, theirs, call);
+      else
+        fail(sh, other_plan, c.rank, s, plan, number);
+    }
+    break;
   }
+  __syncwarp();
 }
 
 DEV const uint32_t *rows_from(const Ctx &c, uint64_t seq, int64_t s) {
@@ -390,13 +406,19 @@ DEV const uint32_t *rows_from(const Ctx &c, uint64_t seq, int64_t s) {
 DEV const uint32_t *pairs_from(const Ctx &c, uint64_t seq, int64_t s) { return rows_from(c, seq, s) + 2 * c.ranks; }
 
 // place computes, for this block alone, where this rank's rows begin at every
-// other, and how much every rank receives.
+// other, and how much every rank receives. sh->fault, 0 before, is no_fault less the
+// first rank that receives too much.
 DEV void place(Shared *sh, uint64_t seq) {
   const Ctx &c = sh->c;
   int64_t R = c.ranks, E = c.experts, C = counters(c), b = blockIdx.x;
   int64_t *prefix = prefix_of(c, b), *expert = base_of(c, b), *rec = expert + E, *pair = rec + R, *rows_at = pair + R, *records_at = rows_at + R;
-  int64_t wanted = c.expert_major ? C : 2 * R;
-  for (int64_t i = threadIdx.x; i < wanted; i += blockDim.x) {
+  for (int64_t i = WARP; i < 2 * R; i += WARPS) {
+    int64_t n = 0;
+    for (int64_t j = LANE; j < b; j += 32) n += counts_of(c, j)[i];
+    n = warp_sum(n);
+    if (LANE == 0) prefix[i] = n;
+  }
+  for (int64_t i = 2 * R + threadIdx.x; i < C && c.expert_major; i += blockDim.x) {
     int64_t n = 0;
 #pragma unroll 8
     for (int64_t j = 0; j < b; j++) n += counts_of(c, j)[i];
@@ -441,6 +463,7 @@ DEV void place(Shared *sh, uint64_t seq) {
       pair[d] = pairs;
       rows_at[d] = rows;
       records_at[d] = all;
+      if (rows > c.row_cap || all > c.record_cap) max64(&sh->fault, (uint64_t)(no_fault - d));
     }
   }
   __syncthreads();
@@ -516,33 +539,51 @@ DEV void publish_counts(Shared *sh, uint64_t r) {
   for (int64_t i = LANE; i <= c.locals; i += 32) out[i] = at<int64_t>(r, c.r_offsets)[i];
 }
 
-// position numbers this block's choices, a warp for each rank and each expert.
+constexpr uint64_t row_mask = 0xffffffffffffULL;
+
+// position numbers this block's choices, some warps for each rank and each expert.
+// It notes where rows go (rank + 1 << 48 | row; 0: nowhere), and from where the
+// results are fetched (rank << 48 | row).
 DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
   const Ctx &c = sh->c;
-  int64_t K = c.topk, R = c.ranks, E = c.experts, b = blockIdx.x;
+  int64_t K = c.topk, R = c.ranks, E = c.experts, b = blockIdx.x, skip = ch.from * K;
   const int64_t *prefix = prefix_of(c, b), *expert = base_of(c, b), *recs = expert + E, *pairs = recs + R;
-  const int *code = x.code ? x.code : at<int>(r, c.r_code) + ch.from * K, *idx = x.idx ? x.idx : at<int>(r, c.r_idx) + ch.from * K;
+  const int *code = x.code ? x.code : at<int>(r, c.r_code) + skip, *idx = x.idx ? x.idx : at<int>(r, c.r_idx) + skip;
   int64_t n = ch.to - ch.from;
-  int64_t *rec = at<int64_t>(r, c.r_rec) + ch.from * K, *pair = at<int64_t>(r, c.r_pair) + ch.from * K;
-  int64_t *row = at<int64_t>(r, c.r_row) + ch.from * K;
-  int *inv = at<int>(r, c.r_inv);
-  int64_t classes = R + (c.expert_major ? E : 0);
-  for (int64_t d = WARP; d < classes; d += WARPS) {
+  int64_t *rec = at<int64_t>(r, c.r_rec) + skip, *pair = at<int64_t>(r, c.r_pair) + skip, *row = at<int64_t>(r, c.r_row) + skip;
+  uint64_t *dest = at<uint64_t>(r, c.r_dest) + skip, *list = at<uint64_t>(r, c.r_list) + skip;
+  int *inv = at<int>(r, c.r_inv), *len = at<int>(r, c.r_n) + ch.from;
+  int64_t classes = R + (c.expert_major ? E : 0), parts = max((int64_t)WARPS / classes, (int64_t)1);
+  int64_t each = (n + parts * 32 - 1) / (parts * 32) * 32;
+  for (int64_t v = WARP; v < classes * parts; v += WARPS) {
+    int64_t d = v % classes, from = min(v / classes * each, n), to = min(from + each, n), e = d - R;
     bool by_rank = d < R;
-    int64_t e = d - R;
     if (!by_rank && counts_of(c, b)[2 * R + e] == 0) continue;
     int64_t at_row = by_rank ? recs[d] + prefix[d] : expert[e] + prefix[2 * R + e];
     int64_t at_pair = by_rank ? pairs[d] + prefix[R + d] : 0;
-    for (int64_t t0 = 0; t0 < n; t0 += 32) {
+    int64_t hits = 0, tokens = 0;  // before this part
+    for (int64_t t = LANE; t < from; t += 32) {
+      int64_t m = 0;
+      for (int64_t k = 0; k < K; k++) m += by_rank ? (code[t * K + k] >> 1) == d : idx[t * K + k] == e;
+      hits += m;
+      tokens += m > 0;
+    }
+    at_pair += warp_sum(hits);
+    at_row += warp_sum(tokens);
+    for (int64_t t0 = from; t0 < to; t0 += 32) {
       int64_t t = t0 + LANE;
-      int mine = 0, k1 = 0;
-      if (t < n) {
-        for (int64_t k = 0; k < K; k++) {
-          bool hit = by_rank ? (code[t * K + k] >> 1) == d : idx[t * K + k] == e;
-          if (hit) {
-            mine++;
-            k1 = (int)k;
-          }
+      int mine = 0, k1 = 0, first = 0, lower = 0;  // ranks of the token, those below d
+      for (int64_t k = 0; k < K && t < n; k++) {
+        int o = code[t * K + k];
+        if (by_rank ? (o >> 1) == d : idx[t * K + k] == e) {
+          mine++;
+          k1 = (int)k;
+        }
+        if (o < 0) {
+          if (d == 0) dest[t * K + k] = 0;
+        } else if (o & 1) {
+          first++;
+          lower += (o >> 1) < d;
         }
       }
       uint32_t who = __ballot_sync(FULL, mine > 0);
@@ -552,13 +593,18 @@ DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
         if (mine) {
           int64_t p = at_pair + end - mine;
           for (int64_t k = 0; k < K; k++) {
-            if ((code[t * K + k] >> 1) != d) continue;
+            int o = code[t * K + k];
+            if ((o >> 1) != d) continue;
             rec[t * K + k] = my_row;
             pair[t * K + k] = p++;
-            if (!c.expert_major) row[t * K + k] = my_row;
+            if (c.expert_major) continue;
+            row[t * K + k] = my_row;
+            dest[t * K + k] = o & 1 ? (uint64_t)(d + 1) << 48 | (uint64_t)my_row : 0;
           }
           if (c.engine) inv[d * c.max_tokens + my_row - recs[d]] = (int)(ch.from + t);
+          if (c.at_expert) list[t * K + lower] = (uint64_t)d << 48 | (uint64_t)(c.engine ? my_row - recs[d] : my_row);
         }
+        if (d == 0 && c.at_expert && t < n) len[t] = first;
         at_pair += __shfl_sync(FULL, end, 31);
       } else if (mine) {
         row[t * K + k1] = my_row;
@@ -567,54 +613,27 @@ DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
     }
   }
   __syncthreads();
-  // Where rows go (rank + 1 << 48 | row; 0: nowhere), and from where the results
-  // are fetched (rank << 48 | row).
-  uint64_t *dest = at<uint64_t>(r, c.r_dest), *list = at<uint64_t>(r, c.r_list);
-  int *len = at<int>(r, c.r_n);
-  const float *w = at<float>(r, c.r_w) + ch.from * K;
-  float *list_w = at<float>(r, c.r_list_w);
-  for (int64_t i = threadIdx.x; i < n * K; i += blockDim.x) {
-    int o = code[i];
-    uint64_t to = 0;
-    if (o >= 0 && (c.expert_major || (o & 1))) to = (uint64_t)((o >> 1) + 1) << 48 | (uint64_t)row[i];
-    dest[ch.from * K + i] = to;
-  }
-  for (int64_t t = threadIdx.x; t < n; t += blockDim.x) {
-    uint64_t *l = list + (ch.from + t) * K;
-    int m = 0;
-    if (c.at_expert) {
-      for (int last = -1;;) {  // ranks, ascending
-        int d = 0x7fffffff;
-        int64_t at_k = 0;
-        for (int64_t k = 0; k < K; k++) {
-          int o = code[t * K + k];
-          if ((o & 1) && o >= 0 && (o >> 1) > last && (o >> 1) < d) {
-            d = o >> 1;
-            at_k = k;
-          }
-        }
-        if (d == 0x7fffffff) break;
-        int64_t v = rec[t * K + at_k];
-        if (c.engine) v -= recs[d];
-        l[m++] = (uint64_t)d << 48 | (uint64_t)v;
-        last = d;
-      }
-    } else {
+  for (int64_t i = threadIdx.x; i < n * K && c.expert_major; i += blockDim.x)
+    if (code[i] >= 0) dest[i] = (uint64_t)((code[i] >> 1) + 1) << 48 | (uint64_t)row[i];
+  if (!c.at_expert) {
+    const float *w = at<float>(r, c.r_w) + skip;
+    float *list_w = at<float>(r, c.r_list_w) + skip;
+    for (int64_t t = threadIdx.x; t < n; t += blockDim.x) {
+      int m = 0;
       for (int64_t k = 0; k < K; k++) {
         int o = code[t * K + k];
         if (o < 0) continue;
         int64_t v = c.expert_major ? row[t * K + k] : pair[t * K + k];
         if (c.engine) v = pair[t * K + k] - pairs[o >> 1];
-        list_w[(ch.from + t) * K + m] = w[t * K + k];
-        l[m++] = (uint64_t)(o >> 1) << 48 | (uint64_t)v;
+        list_w[t * K + m] = w[t * K + k];
+        list[t * K + m++] = (uint64_t)(o >> 1) << 48 | (uint64_t)v;
       }
+      len[t] = m;
     }
-    len[ch.from + t] = m;
   }
   __syncthreads();
 }
 
-constexpr uint64_t row_mask = 0xffffffffffffULL;
 // row_address is where a row goes; 0: nowhere.
 DEV char *row_address(const Ctx &c, uint64_t to) {
   if (!to) return 0;
@@ -638,131 +657,185 @@ DEV void zero(char *d, int64_t n, unsigned i, unsigned step) {
   for (int64_t b = i; b < n; b += step) d[b] = 0;
 }
 
-// move_bulk sends rows by bulk copies through shared memory: loaded once, stored
-// to every destination. Each of the mover warps has a ring of stages.
-DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, int64_t stage, int stages) {
+enum { everywhere, nearby, afar };
+
+// move_bulk sends rows by bulk copies through shared memory: loaded once, stored to
+// every destination of a kind. Of the mover warps, each of which has a ring of stages,
+// this one is the index-th of so many.
+//
+// A link takes less the more is pressed into it: afar, a warp has two pieces under way,
+// and the units that the tokens were divided into say how many warps do so.
+template <int WHERE>
+DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, int64_t stage, int stages, int index, int movers) {
   const Ctx &c = sh->c;
   int64_t K = c.topk, pieces = (c.row_bytes + stage - 1) / stage;
-  int w = WARP, ahead = stages - 2;
-  char *ring = room + (int64_t)w * stages * stage;
-  uint64_t *full = sh->full + w * most_stages;
-  int64_t tokens = ch.to - ch.from > w ? (ch.to - ch.from - w + mover_warps - 1) / mover_warps : 0;
+  int ahead = stages - 2;
+  char *ring = room + (int64_t)WARP * stages * stage;
+  uint64_t *full = sh->full + WARP * most_stages;
+  int64_t tokens = ch.to - ch.from > index ? (ch.to - ch.from - index + movers - 1) / movers : 0;
   int64_t items = tokens * pieces;
   const uint64_t *dest = at<uint64_t>(r, c.r_dest);
   auto fetch = [&](int64_t i) {
-    int64_t t = ch.from + w + i / pieces * mover_warps, off = i % pieces * stage;
+    int64_t t = ch.from + index + i / pieces * movers, off = i % pieces * stage;
     bulk_load(ring + i % stages * stage, x + t * c.row_bytes + off, (uint32_t)min(stage, c.row_bytes - off), &full[i % stages]);
+  };
+  auto place = [&](int64_t i) -> char * {
+    uint64_t to = dest[i];
+    if (WHERE != everywhere && to && is_far(c, (int64_t)(to >> 48) - 1) != (WHERE == afar)) to = 0;
+    return row_address(c, to);
   };
   if (LANE == 0)
     for (int64_t i = 0; i < ahead && i < items; i++) fetch(i);
-  int64_t piece = 0, t = ch.from + w;
-  char *next = items && LANE < K ? row_address(c, dest[t * K + LANE]) : 0, *to = 0;
+  int64_t piece = 0, t = ch.from + index;
+  char *next = items && LANE < K ? place(t * K + LANE) : 0, *to = 0;
   for (int64_t i = 0; i < items; i++) {
     if (piece == 0) {
       to = next;
-      if (t + mover_warps < ch.to && LANE < K) next = row_address(c, dest[(t + mover_warps) * K + LANE]);
+      if (t + movers < ch.to && LANE < K) next = place((t + movers) * K + LANE);
     }
     barrier_wait(&full[i % stages], (uint32_t)(i / stages & 1));
     int64_t off = piece * stage;
     uint32_t n = (uint32_t)min(stage, c.row_bytes - off);
     const char *s = ring + i % stages * stage;
-    if (to) bulk_store(to + off, s, n);
-    for (int64_t k = LANE + 32; k < K; k += 32)
-      if (char *more = row_address(c, dest[t * K + k])) bulk_store(more + off, s, n);
-    bulk_commit();
-    if (i + ahead < items) {
-      bulk_reads();
+    if (WHERE == afar) {  // one after the other, by one thread
+      uint32_t who = __ballot_sync(FULL, to != 0);
+      do {
+        char *d = (char *)__shfl_sync(FULL, (uint64_t)to, who ? __popc((who & (0u - who)) - 1) : 0);
+        if (LANE == 0) {
+          if (d) bulk_store(d + off, s, n);
+          bulk_commit();
+          bulk_pace();
+        }
+        who &= who - 1;
+      } while (who);
       __syncwarp();
-      if (LANE == 0) fetch(i + ahead);
+      if (LANE == 0 && i + ahead < items) fetch(i + ahead);
+    } else {
+      if (to) bulk_store(to + off, s, n);
+      for (int64_t k = LANE + 32; k < K; k += 32)
+        if (char *more = place(t * K + k)) bulk_store(more + off, s, n);
+      bulk_commit();
+      if (i + ahead < items) {
+        bulk_reads();
+        __syncwarp();
+        if (LANE == 0) fetch(i + ahead);
+      }
     }
     if (++piece == pieces) {
       piece = 0;
-      t += mover_warps;
+      t += movers;
     }
   }
   bulk_end();
 }
 
-// move_plain does the same with loads and stores, a warp a token.
+// move_plain does the same with loads and stores. Where tokens are few, several of the
+// mover warps share a row.
 template <typename V>
-DEV void move_as(const Ctx &c, uint64_t r, const char *x, Chunk ch, unsigned first) {
+DEV void move_as(const Ctx &c, uint64_t r, const char *x, Chunk ch, int movers) {
   const uint64_t *dest = at<uint64_t>(r, c.r_dest);
-  int64_t K = c.topk, n = c.row_bytes / (int64_t)sizeof(V);
-  for (int64_t t = ch.from + WARP - first; t < ch.to; t += WARPS - first) {
+  int64_t K = c.topk, n = c.row_bytes / (int64_t)sizeof(V), tokens = ch.to - ch.from, parts = 1;
+  while (parts < 8 && tokens * parts * 2 <= 2 * movers && n > 64 * parts) parts *= 2;
+  for (int64_t i = WARP; i < tokens * parts; i += movers) {
+    int64_t t = ch.from + i / parts, from = n * (i % parts) / parts, to = n * (i % parts + 1) / parts;
     const V *s = (const V *)(x + t * c.row_bytes);
-    int64_t v = LANE;
-    for (; v + 96 < n; v += 128) {
-      V a = s[v], b = s[v + 32], d = s[v + 64], e = s[v + 96];
-      for (int64_t k = 0; k < K; k++) {
-        V *o = (V *)row_address(c, dest[t * K + k]);
-        if (!o) continue;
-        o[v] = a;
-        o[v + 32] = b;
-        o[v + 64] = d;
-        o[v + 96] = e;
+    for (int64_t k0 = 0; k0 < K; k0 += 32) {
+      uint64_t a = k0 + LANE < K ? (uint64_t)row_address(c, dest[t * K + k0 + LANE]) : 0;
+      for (uint32_t who = __ballot_sync(FULL, a != 0); who; who &= who - 1) {
+        V *o = (V *)__shfl_sync(FULL, a, __popc((who & (0u - who)) - 1));
+        int64_t v = from + LANE;
+        for (; v + 96 < to; v += 128) {
+          V p = s[v], q = s[v + 32], d = s[v + 64], e = s[v + 96];
+          o[v] = p;
+          o[v + 32] = q;
+          o[v + 64] = d;
+          o[v + 96] = e;
+        }
+        for (; v < to; v += 32) o[v] = s[v];
       }
-    }
-    for (; v < n; v += 32) {
-      V a = s[v];
-      for (int64_t k = 0; k < K; k++)
-        if (V *o = (V *)row_address(c, dest[t * K + k])) o[v] = a;
     }
   }
 }
-DEV void move_plain(const Ctx &c, uint64_t r, const char *x, Chunk ch) {
+DEV void move_plain(const Ctx &c, uint64_t r, const char *x, Chunk ch, int movers) {
   uint64_t a = (uint64_t)x | (uint64_t)c.row_bytes;
-  if (!(a & 15)) move_as<uint4>(c, r, x, ch, 0);
-  else if (!(a & 7)) move_as<uint64_t>(c, r, x, ch, 0);
-  else if (!(a & 3)) move_as<uint32_t>(c, r, x, ch, 0);
-  else if (!(a & 1)) move_as<unsigned short>(c, r, x, ch, 0);
-  else move_as<unsigned char>(c, r, x, ch, 0);
+  if (!(a & 15)) move_as<uint4>(c, r, x, ch, movers);
+  else if (!(a & 7)) move_as<uint64_t>(c, r, x, ch, movers);
+  else if (!(a & 3)) move_as<uint32_t>(c, r, x, ch, movers);
+  else if (!(a & 1)) move_as<unsigned short>(c, r, x, ch, movers);
+  else move_as<unsigned char>(c, r, x, ch, movers);
 }
 
 // describe stores what goes with the rows to their places: source, token, experts,
-// weights, scales. By warps from first on.
+// weights, scales. By warps from first on, each of which takes the choices of some
+// tokens at once, a thread a choice; where a token has more than a warp has threads,
+// some of them.
 DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsigned first) {
   int64_t K = c.topk;
   const int *code = at<int>(r, c.r_code), *idx = at<int>(r, c.r_idx), *ownlocal = (const int *)c.ownlocal;
   const float *w = at<float>(r, c.r_w);
   const int64_t *rec = at<int64_t>(r, c.r_rec), *row = at<int64_t>(r, c.r_row), *pair = at<int64_t>(r, c.r_pair);
-  unsigned id = threadIdx.x - first * 32, step = blockDim.x - first * 32;
-  for (int64_t i = ch.from * K + id; i < ch.to * K; i += step) {
-    int o = code[i];
-    if (o < 0) continue;
-    int64_t t = i / K, q = row[i], v = pair[i], at_rec = rec[i];
-    float weight = w[i];
-    uint64_t p = peer(c, o >> 1);
-    at<float>(p, c.pair_weight)[v] = weight;
-    if (o & 1) at<int64_t>(p, c.pair_start)[at_rec] = v;
-    if (c.expert_major) {
-      at<int64_t>(p, c.pair_row)[v] = q;
-      at<int>(p, c.source)[q] = (int)c.rank;
-      at<int>(p, c.token)[q] = (int)t;
-      at<int>(p, c.choice)[q] = (int)(i - t * K);
-      at<int>(p, c.local)[q] = ownlocal[idx[i]];
-      at<float>(p, c.weight)[q] = weight;
-    } else if (o & 1) {
-      at<int>(p, c.source)[at_rec] = (int)c.rank;
-      at<int>(p, c.token)[at_rec] = (int)t;
+  const uint64_t *dest = at<uint64_t>(r, c.r_dest);
+  int64_t wide = min(K, (int64_t)32), group = 32 / wide;  // choices of a token, tokens, at once
+  int64_t index = WARP - first, step = WARPS - first;
+  for (int64_t t0 = ch.from + index * group; t0 < ch.to; t0 += step * group) {
+    int64_t t = t0 + LANE / wide;
+    for (int64_t k0 = 0; k0 < K; k0 += wide) {
+      int64_t k = k0 + LANE % wide, i = t * K + k;
+      bool here = LANE < group * wide && t < ch.to && k < K;
+      int o = here ? code[i] : -1;
+      int64_t q = here ? row[i] : 0, v = here ? pair[i] : 0, at_rec = here ? rec[i] : 0;
+      float weight = here ? w[i] : 0.0f;
+      int e = here ? idx[i] : -1;
+      int local = o >= 0 ? ownlocal[e] : -1;
+      if (o >= 0) {
+        uint64_t p = peer(c, o >> 1);
+        at<float>(p, c.pair_weight)[v] = weight;
+        if (o & 1) at<int64_t>(p, c.pair_start)[at_rec] = v;
+        if (c.expert_major) {
+          at<int64_t>(p, c.pair_row)[v] = q;
+          at<int>(p, c.source)[q] = (int)c.rank;
+          at<int>(p, c.token)[q] = (int)t;
+          at<int>(p, c.choice)[q] = (int)k;
+          at<int>(p, c.local)[q] = local;
+          at<float>(p, c.weight)[q] = weight;
+        } else if (o & 1) {
+          at<int>(p, c.source)[at_rec] = (int)c.rank;
+          at<int>(p, c.token)[at_rec] = (int)t;
+        }
+      }
+      // Rank-major: what each row is for. Every choice of the token is held against
+      // the row of each of its ranks.
+      for (int64_t k1 = 0; k1 < K && !c.expert_major; k1++) {
+        int64_t j = t * K + k1;
+        int leader;
+        int64_t its;
+        if (K <= 32) {
+          leader = __shfl_sync(FULL, o, (int)(LANE / wide * wide + k1) & 31);
+          its = __shfl_sync(FULL, at_rec, (int)(LANE / wide * wide + k1) & 31);
+        } else {
+          leader = here ? code[j] : -1;
+          its = here ? rec[j] : 0;
+        }
+        if (!here || leader < 0 || !(leader & 1)) continue;
+        uint64_t p = peer(c, leader >> 1);
+        bool same = o >= 0 && (o >> 1) == (leader >> 1);
+        at<int>(p, c.local)[its * K + k] = same ? local : -1;
+        at<float>(p, c.weight)[its * K + k] = same ? weight : 0.0f;
+      }
     }
   }
-  // Rank-major: what each row is for, a thread for each of its choices.
-  int64_t words = c.expert_major ? 0 : (ch.to - ch.from) * K * K;
-  for (int64_t v = id; v < words; v += step) {
-    int64_t i = ch.from * K + v / K, j = i / K * K + v % K;
-    int o = code[i], other = code[j];
-    if (o < 0 || !(o & 1)) continue;
-    int64_t q = rec[i] * K + v % K;
-    uint64_t p = peer(c, o >> 1);
-    bool same = other >= 0 && (other >> 1) == (o >> 1);
-    at<int>(p, c.local)[q] = same ? ownlocal[idx[j]] : -1;
-    at<float>(p, c.weight)[q] = same ? w[j] : 0.0f;
-  }
   if (c.scale_bytes == 0) return;
-  for (int64_t i = ch.from * K + WARP - first; i < ch.to * K; i += WARPS - first) {
-    int o = code[i];
-    if (o < 0 || !(c.expert_major || (o & 1))) continue;
-    copy(at<char>(peer(c, o >> 1), c.scales + row[i] * c.scale_bytes), scales + i / K * c.scale_bytes, c.scale_bytes, LANE, 32);
+  uint64_t to = ch.from + index < ch.to && LANE < K ? dest[(ch.from + index) * K + LANE] : 0;
+  for (int64_t t = ch.from + index; t < ch.to; t += step) {
+    uint64_t next = t + step < ch.to && LANE < K ? dest[(t + step) * K + LANE] : 0;
+    for (int64_t k0 = 0; k0 < K; k0 += 32) {
+      if (k0) to = k0 + LANE < K ? dest[t * K + k0 + LANE] : 0;
+      for (uint32_t who = __ballot_sync(FULL, to != 0); who; who &= who - 1) {
+        uint64_t d = __shfl_sync(FULL, to, __popc((who & (0u - who)) - 1));
+        copy(at<char>(peer(c, (int64_t)(d >> 48) - 1), c.scales + (int64_t)(d & row_mask) * c.scale_bytes), scales + t * c.scale_bytes, c.scale_bytes, LANE, 32);
+      }
+    }
+    to = next;
   }
 }
 
@@ -797,17 +870,17 @@ DEV void pad(const Ctx &c, uint64_t r) {
 KERNEL(512)
 moe_dispatch(const Ctx *ctx, uint64_t r, const char *x, const char *scales, const int *idx, const float *w,
              int64_t tokens, uint64_t gen, uint64_t options, uint64_t number, uint64_t code, uint64_t a, uint64_t b,
-             uint64_t cc, int64_t stage, int64_t stages) {
+             uint64_t cc, int64_t stage, int64_t stages, int64_t units) {
   Shared *sh = (Shared *)SHARED;
   char *room = SHARED + ((sizeof(Shared) + 127) & ~127ul);
   if (!enter(ctx, sh)) return;
   const Ctx &c = sh->c;
   bool cached = options & o_cached;
   uint32_t call = cached ? call_cached : call_dispatch;
-  uint64_t seq = state(c)[S_SEQ] + 1;
+  uint64_t seq = sh->state[S_SEQ] + 1;
   Fault own = {code, a, b, cc};
   if (code) tokens = 0;
-  Chunk ch = chunk(tokens);
+  Chunk ch = chunk(tokens, units);
   int64_t *head = (int64_t *)r;
   Near x_near = near(c, ch, room, stage * stages * mover_warps);
   if (!cached) {
@@ -828,16 +901,16 @@ moe_dispatch(const Ctx *ctx, uint64_t r, const char *x, const char *scales, cons
   }
   if (blockIdx.x == 0) announce(sh, seq, call, tokens, number, own, !cached && !own.code);
   if (!await(sh, F_HEAD, seq)) return give_up(sh, gen);
-  if (threadIdx.x == 0) judge(sh, seq, call, number, own);
+  if (threadIdx.x == 0) sh->fault = 0;
+  if (WARP == 0) judge(sh, seq, call, number, own);
   __syncthreads();
   if (sh->code == none && !cached) {
     place(sh, seq);
     const int64_t *rows = base_of(c, blockIdx.x) + c.experts + 2 * c.ranks, *records = rows + c.ranks;
-    if (threadIdx.x == 0) {
-      for (int64_t d = 0; d < c.ranks && sh->code == none; d++) {
-        if (rows[d] > c.row_cap) fail(sh, too_many_rows, c.rank, d, rows[d], c.row_cap);
-        else if (records[d] > c.record_cap) fail(sh, too_many_rows, c.rank, d, records[d], c.record_cap);
-      }
+    if (threadIdx.x == 0 && sh->fault) {
+      int64_t d = no_fault - (int64_t)sh->fault;
+      if (rows[d] > c.row_cap) fail(sh, too_many_rows, c.rank, d, rows[d], c.row_cap);
+      else fail(sh, too_many_rows, c.rank, d, records[d], c.record_cap);
     }
     __syncthreads();
     if (sh->code == none) {
@@ -854,24 +927,27 @@ moe_dispatch(const Ctx *ctx, uint64_t r, const char *x, const char *scales, cons
   }
   if (sh->code == none) {
     bool bulk = options & o_bulk, direct = !(options & o_engine);
-    unsigned first = bulk && direct ? mover_warps : 0;
-    if (first) {
+    int movers = !direct ? 0 : bulk ? mover_warps : (int)WARPS - max((int)WARPS / 8, 1);
+    if (direct && bulk) {
       if (threadIdx.x < mover_warps * most_stages) barrier_init(&sh->full[threadIdx.x]);
       barrier_init_done();
       __syncthreads();
     }
-    if (first && WARP < mover_warps) {
-      move_bulk(sh, r, x, ch, room, stage, (int)stages);
+    if (WARP < movers) {
+      int far = options & o_paced ? ch.units : 0, w = WARP;
+      if (!bulk) move_plain(c, r, x, ch, movers);
+      else if (!(options & o_paced)) move_bulk<everywhere>(sh, r, x, ch, room, stage, (int)stages, w, movers);
+      else if (w < far) move_bulk<afar>(sh, r, x, ch, room, stage, (int)stages, w, far);
+      else move_bulk<nearby>(sh, r, x, ch, room, stage, (int)stages, w - far, movers - far);
     } else {
-      if (blockIdx.x == 0 && WARP == first) {  // beside the moving
+      if (blockIdx.x == 0 && WARP == movers) {  // beside the moving
         if (!cached && !c.expert_major) {
           const int64_t *rows = base_of(c, 0) + c.experts + 2 * c.ranks;
           receive(sh, r, seq, rows[c.rank], rows[c.ranks + c.rank]);
         }
         publish_counts(sh, r);
       }
-      describe(c, r, scales, ch, first);
-      if (!first && direct) move_plain(c, r, x, ch);
+      describe(c, r, scales, ch, movers);
     }
     pad(c, r);
     if (cached && blockIdx.x == 0 && threadIdx.x == 0) at<int64_t>(mine(c), c.pair_start)[head[H_RECORDS]] = head[H_PAIRS];
@@ -894,14 +970,15 @@ KERNEL(128)
 moe_await(const Ctx *ctx, uint64_t r, uint64_t gen, uint64_t kind, uint64_t part) {
   Shared *sh = (Shared *)SHARED;
   if (!enter(ctx, sh)) return;
-  const Ctx &c = sh->c;
   if (kind == F_DATA && ((const int64_t *)r)[H_CODE] != none) return;
-  uint64_t v = kind == F_DATA ? state(c)[S_SEQ] << 8 | part : state(c)[S_COMBINED];
+  uint64_t v = kind == F_DATA ? sh->state[S_SEQ] << 8 | part : sh->state[S_COMBINED];
   if (!await(sh, (int)kind, v)) give_up(sh, gen);
 }
 
 // valid reports whether the rows of a handle are still there.
-DEV bool valid(const Ctx &c, uint64_t r, uint64_t gen) { return state(c)[S_GEN] == gen && ((const int64_t *)r)[H_CODE] == none; }
+DEV bool valid(const Ctx &c, uint64_t r, uint64_t gen) {
+  return ((const Shared *)&c)->state[S_GEN] == gen && ((const int64_t *)r)[H_CODE] == none;
+}
 
 DEV float widen(uint32_t b) { return __uint_as_float(b << 16); }
 DEV uint32_t narrow(float f) {  // to nearest, ties to even
@@ -1044,14 +1121,28 @@ struct Pairs {  // the choices of one received row
   DEV float weight(int64_t j) const { return w[first + j]; }
 };
 
-// moe_reduce adds up what the experts here made of each received row, part of parts
-// of it by source. It waits for nothing.
-KERNEL(512)
-moe_reduce(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen, int64_t part, int64_t parts) {
-  Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+// ready tells everybody that results may be fetched here (or that there are none, and
+// why), by one block.
+DEV void ready(Shared *sh, uint64_t r, uint64_t gen, Fault f) {
   const Ctx &c = sh->c;
-  if (!valid(c, r, gen)) return;
+  uint64_t seq = sh->state[S_SEQ] + 1;
+  if (!f.code && !valid(c, r, gen)) f.code = stale;
+  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
+    char *h = head_at(c, i, seq, c.rank);
+    *(uint64_t *)h = seq;
+    *(uint32_t *)(h + 8) = call_combine;
+    *(uint64_t *)(h + 16) = f.code ? 0 : ((const uint64_t *)r)[H_NUMBER];
+    *(uint32_t *)(h + 24) = (uint32_t)f.code;
+    *(uint64_t *)(h + 32) = f.a;
+    *(uint64_t *)(h + 40) = f.b;
+    *(uint64_t *)(h + 48) = f.c;
+  }
+  __syncthreads();
+  raise(sh, F_READY, seq);
+}
+
+// reduce adds up what the experts here made of each received row.
+DEV void reduce(const Ctx &c, uint64_t r, const char *y) {
   uint64_t p = mine(c);
   const int64_t *start = at<int64_t>(p, c.pair_start), *from = at<int64_t>(r, c.r_from);
   Pairs terms;
@@ -1060,16 +1151,13 @@ moe_reduce(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen, int64_t part
   terms.w = at<float>(p, c.pair_weight);
   terms.bytes = c.hidden * c.y_size;
   bool wide = c.hidden % 8 == 0 && ((uint64_t)y & 15) == 0;
-  int64_t each = (c.max_tokens + parts - 1) / parts;
   int64_t s = 0, records = ((const int64_t *)r)[H_RECORDS];
   int64_t all = (int64_t)gridDim.x * WARPS, share = warps_a_row(records, all, c.hidden);
   for (int64_t v = (int64_t)blockIdx.x * WARPS + WARP; v < records * share; v += all) {
     int64_t i = v / share, to = i;
     if (c.engine) {
       while (i >= from[s + 1]) s++;
-      int64_t j = i - from[s];
-      if (j / each != part) continue;
-      to = engine_base(c, s) + j;
+      to = engine_base(c, s) + i - from[s];
     }
     terms.first = start[i];
     sum_any<true>(terms, (int)(start[i + 1] - start[i]), c.hidden, c.y_size, c.share_size, wide, 0,
@@ -1077,13 +1165,8 @@ moe_reduce(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen, int64_t part
   }
 }
 
-// moe_stage puts the experts' output where the sources can fetch it.
-KERNEL(512)
-moe_stage(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen) {
-  Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
-  const Ctx &c = sh->c;
-  if (!valid(c, r, gen)) return;
+// put_out puts the experts' output where the sources can fetch it.
+DEV void put_out(const Ctx &c, uint64_t r, const char *y) {
   uint64_t p = mine(c);
   int64_t bytes = c.hidden * c.y_size, s = 0;
   const int64_t *h = (const int64_t *)r, *from = at<int64_t>(r, c.r_from), *start = at<int64_t>(p, c.pair_start);
@@ -1101,28 +1184,19 @@ moe_stage(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen) {
   }
 }
 
-// moe_ready tells everybody that results may be fetched here (or that there are
-// none, and why).
-KERNEL(128)
-moe_ready(const Ctx *ctx, uint64_t r, uint64_t gen, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
+// moe_offer makes results ready, what = reduce (1), put_out (2) or nothing (0), and
+// tells everybody. It waits for nothing.
+KERNEL(512)
+moe_offer(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen, uint64_t what, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
   Shared *sh = (Shared *)SHARED;
   if (!enter(ctx, sh)) return;
   const Ctx &c = sh->c;
-  uint64_t seq = state(c)[S_SEQ] + 1;
   Fault f = {code, a, b, cc};
-  if (!f.code && !valid(c, r, gen)) f.code = stale;
-  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
-    char *h = head_at(c, i, seq, c.rank);
-    *(uint64_t *)h = seq;
-    *(uint32_t *)(h + 8) = call_combine;
-    *(uint64_t *)(h + 16) = f.code ? 0 : ((const uint64_t *)r)[H_NUMBER];
-    *(uint32_t *)(h + 24) = (uint32_t)f.code;
-    *(uint64_t *)(h + 32) = f.a;
-    *(uint64_t *)(h + 40) = f.b;
-    *(uint64_t *)(h + 48) = f.c;
+  if (!code && valid(c, r, gen)) {
+    if (what == 1) reduce(c, r, y);
+    else if (what == 2) put_out(c, r, y);
   }
-  __syncthreads();
-  raise(sh, F_READY, seq);
+  if (leave(sh)) ready(sh, r, gen, f);
 }
 
 // moe_seen waits until a rank's results may be fetched: before a copy engine does.
@@ -1130,7 +1204,7 @@ KERNEL(128)
 moe_seen(const Ctx *ctx, uint64_t gen) {
   Shared *sh = (Shared *)SHARED;
   if (!enter(ctx, sh)) return;
-  if (!await(sh, F_READY, state(sh->c)[S_SEQ] + 1)) give_up(sh, gen);
+  if (!await(sh, F_READY, sh->state[S_SEQ] + 1)) give_up(sh, gen);
 }
 
 struct List {  // the results for one token
@@ -1138,12 +1212,12 @@ struct List {  // the results for one token
   const uint64_t *list;
   const float *w;
   int64_t back, bytes;
-  DEV const char *row(int64_t j) const {
-    uint64_t v = list[j];
+  DEV const char *row(int64_t j) const { return row_of(list[j]); }
+  DEV const char *row_of(uint64_t v) const {
     int64_t d = (int64_t)(v >> 48), i = (int64_t)(v & row_mask);
     if (c->engine && d != c->rank) return (const char *)(c->pulled + (engine_base(*c, d) + i) * bytes);
     if (c->engine) i += engine_base(*c, d);
-    return (const char *)(((const uint64_t *)c->peers)[d] + back + i * bytes);
+    return (const char *)(peer(*c, d) + back + i * bytes);
   }
   DEV float weight(int64_t j) const { return w[j]; }
 };
@@ -1151,7 +1225,7 @@ struct List {  // the results for one token
 enum { fetch_stages = 6, fetch_piece = 2048 };
 
 // fetch_bulk fetches pieces of rows by bulk copies into a ring that every warp has
-// for itself, a few ahead, and adds them up from there.
+// for itself, a few ahead, and adds them up from there. Warps take pieces in turn.
 template <int S, bool WEIGHTED>
 DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bias, bool own_bias, char *out, char *room) {
   const int U = fetch_piece / S / 256, stages = fetch_stages;
@@ -1165,72 +1239,92 @@ DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bia
   const uint64_t *lists = at<uint64_t>(r, c.r_list);
   int pieces = (int)((bytes + fetch_piece - 1) / fetch_piece);
   uint32_t vs = (uint32_t)c.hidden / 8;
-  int64_t first = (int64_t)blockIdx.x * WARPS + WARP;
 
-  // What is fetched next: piece gp of row gj of token gt, whose rows the lanes know.
-  int64_t gt = first - all;
-  int gn = 0, gp = 0, gj = 0, issued = 0;
-  uint64_t ga = 0;
+  struct Item {  // a piece of a token's rows
+    int64_t t;
+    int p;
+  } first, step;
+  int64_t me = (int64_t)blockIdx.x * WARPS + WARP;
+  first.t = me / pieces, first.p = (int)(me % pieces);
+  step.t = all / pieces, step.p = (int)(all % pieces);
+  auto forward = [&](Item &i) {
+    i.t += step.t;
+    if ((i.p += step.p) >= pieces) {
+      i.p -= pieces;
+      i.t++;
+    }
+  };
+
+  // What is fetched: row gj of an item, whose rows the lanes know. What comes behind
+  // it is already being looked up.
+  Item g = first, behind = first;
+  int gn = 0, gj = 0, issued = 0, bn = 0;
+  uint64_t bv = 0, ga = 0;
+  auto look = [&] {
+    bn = behind.t < tokens ? len[behind.t] : -1;
+    bv = behind.t < tokens && LANE < K ? lists[behind.t * K + LANE] : 0;
+  };
   auto advance = [&] {
     do {
-      gt += all;
-      gn = gt < tokens ? len[gt] : 1;
+      g = behind;
+      gn = bn;
+      ga = LANE < gn ? (uint64_t)base.row_of(bv) : 0;
+      if (gn < 0) return;
+      forward(behind);
+      look();
     } while (gn == 0);
-    List l = base;
-    l.list = lists + gt * K;
-    ga = gt < tokens && LANE < gn ? (uint64_t)l.row(LANE) : 0;
   };
   auto issue = [&] {
-    if (gt >= tokens) return;
+    if (gn < 0) return;
     uint64_t src = __shfl_sync(FULL, ga, gj);
     int slot = issued++ % stages;
     if (LANE == 0) {
-      int64_t off = (int64_t)gp * fetch_piece;
+      int64_t off = (int64_t)g.p * fetch_piece;
       bulk_load(ring + slot * fetch_piece, (const char *)src + off, (uint32_t)min((int64_t)fetch_piece, bytes - off), &full[slot]);
     }
     if (++gj < gn) return;
     gj = 0;
-    if (++gp < pieces) return;
-    gp = 0;
     advance();
   };
+  look();
   advance();
   for (int i = 0; i < stages; i++) issue();
 
   int taken = 0;
-  int n = first < tokens ? len[first] : 0;
-  for (int64_t t = first; t < tokens; t += all) {
-    int following = t + all < tokens ? len[t + all] : 0;
+  Item at_item = first;
+  int n = first.t < tokens ? len[first.t] : 0;
+  while (at_item.t < tokens) {
+    int64_t t = at_item.t;
+    uint32_t v0 = at_item.p * (U * 32) + LANE;
+    forward(at_item);
+    int following = at_item.t < tokens ? len[at_item.t] : 0;
     const float *b = bias ? bias + (own_bias ? t * c.hidden : 0) : 0;
     const float *w = at<float>(r, c.r_list_w) + t * K;
-    for (int p = 0; p < pieces; p++) {
-      uint32_t v0 = p * (U * 32) + LANE;
-      float acc[U][8];
+    float acc[U][8];
 #pragma unroll
-      for (int u = 0; u < U; u++)
+    for (int u = 0; u < U; u++)
 #pragma unroll
-        for (int i = 0; i < 8; i++) acc[u][i] = b && v0 + u * 32 < vs ? b[(v0 + u * 32) * 8 + i] : 0.0f;
-      for (int j = 0; j < n; j++, taken++) {
-        int slot = taken % stages;
-        barrier_wait(&full[slot], (uint32_t)(taken / stages & 1));
-        const Vec<S, 8> *have = (const Vec<S, 8> *)(ring + slot * fetch_piece);
-        float weight = WEIGHTED ? w[j] : 0.0f;
+      for (int i = 0; i < 8; i++) acc[u][i] = b && v0 + u * 32 < vs ? b[(v0 + u * 32) * 8 + i] : 0.0f;
+    for (int j = 0; j < n; j++, taken++) {
+      int slot = taken % stages;
+      barrier_wait(&full[slot], (uint32_t)(taken / stages & 1));
+      const Vec<S, 8> *have = (const Vec<S, 8> *)(ring + slot * fetch_piece);
+      float weight = WEIGHTED ? w[j] : 0.0f;
 #pragma unroll
-        for (int u = 0; u < U; u++) {
-          Vec<S, 8> v = have[u * 32 + LANE];
+      for (int u = 0; u < U; u++) {
+        Vec<S, 8> v = have[u * 32 + LANE];
 #pragma unroll
-          for (int i = 0; i < 8; i++) {
-            float y = v.get(i);
-            acc[u][i] = __fadd_rn(acc[u][i], WEIGHTED ? __fmul_rn(y, weight) : y);
-          }
+        for (int i = 0; i < 8; i++) {
+          float y = v.get(i);
+          acc[u][i] = __fadd_rn(acc[u][i], WEIGHTED ? __fmul_rn(y, weight) : y);
         }
-        __syncwarp();
-        issue();
       }
-#pragma unroll
-      for (int u = 0; u < U; u++)
-        if (v0 + u * 32 < vs) put<2, 8>(out + t * c.hidden * 2, v0 + u * 32, acc[u]);
+      __syncwarp();
+      issue();
     }
+#pragma unroll
+    for (int u = 0; u < U; u++)
+      if (v0 + u * 32 < vs) put<2, 8>(out + t * c.hidden * 2, v0 + u * 32, acc[u]);
     n = following;
   }
 }
@@ -1242,12 +1336,12 @@ moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t g
   Shared *sh = (Shared *)SHARED;
   if (!enter(ctx, sh)) return;
   const Ctx &c = sh->c;
-  uint64_t seq = state(c)[S_SEQ] + 1;
+  uint64_t seq = sh->state[S_SEQ] + 1;
   if (!await(sh, F_READY, seq)) return give_up(sh, gen);
-  if (threadIdx.x == 0) {
+  if (WARP == 0) {
     Fault own = {none, 0, 0, 0};
     uint64_t number = code ? 0 : ((const uint64_t *)r)[H_NUMBER];
-    const char *h = head_at(c, c.rank, seq, c.rank);  // what moe_ready found
+    const char *h = head_at(c, c.rank, seq, c.rank);  // what moe_offer found
     own.code = *(const uint32_t *)(h + 24);
     own.a = *(const uint64_t *)(h + 32);
     own.b = *(const uint64_t *)(h + 40);
@@ -1328,7 +1422,7 @@ moe_sent(const Ctx *ctx, uint64_t r, int64_t to, uint64_t part) {
   const Ctx &c = sh->c;
   if (((const int64_t *)r)[H_CODE] != none || threadIdx.x) return;
   __threadfence_system();
-  store_release(flag(c, to, F_DATA, c.rank), state(c)[S_SEQ] << 8 | part);
+  store_release(flag(c, to, F_DATA, c.rank), sh->state[S_SEQ] << 8 | part);
 }
 
 // moe_unpack puts a part of what every rank has sent in place.

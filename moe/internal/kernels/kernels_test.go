@@ -55,11 +55,13 @@ func TestMirror(t *testing.T) {
 		require.EqualValues(t, 8, c.Field(i).Type.Size())
 	}
 	require.Equal(t, theirs, ours)
-	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d", moverWarps, maxStages))
+	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d, near_peers = %d", moverWarps, maxStages, nearPeers))
 	require.Contains(t, rest, fmt.Sprintf("fetch_stages = %d, fetch_piece = %d", fetchStages, fetchPiece))
 	require.Contains(t, rest, fmt.Sprintf("last_part = %d", LastPart))
 	require.Contains(t, rest, "enum { F_HEAD, F_DATA, F_READY, F_DONE, flag_kinds }")
 	require.Contains(t, rest, "W_COUNTS = 16")
+	state, _, _ := strings.Cut(rest[strings.Index(rest, "enum { S_SEQ"):], "state_words")
+	require.Equal(t, stateWords, strings.Count(state, ","))
 	require.LessOrEqual(t, int64(FetchShared), int64(SharedMost))
 }
 

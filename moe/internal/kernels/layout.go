@@ -35,12 +35,14 @@ type Layout struct {
 // State and report are words.
 const (
 	StateWords   = 8
+	stateWords   = 7 // of them in shared memory
+	nearPeers    = 64
 	ReportHead   = 16
 	flagKinds    = 4
 	headWords    = 8 // at the start of a routing
 	maxStages    = 8
 	moverWarps   = 4
-	sharedWords  = moverWarps*maxStages + 8
+	sharedWords  = nearPeers + stateWords + moverWarps*maxStages + 8
 	alignedLine  = 128
 	stageMost    = 8 << 10
 	sharedMost   = 200 << 10
@@ -85,6 +87,14 @@ const (
 	OptEngine
 	OptOwnBias
 	OptDrain
+	OptPaced
+)
+
+// What moe_offer does.
+const (
+	OfferNothing = iota
+	OfferSums
+	OfferCopies
 )
 
 // Measure computes a layout. sz is plan's, engine whether copy engines move, blocks
@@ -206,6 +216,28 @@ func Stages(rowBytes int64) (stage, stages int64) {
 	stage = up((rowBytes+pieces-1)/pieces, 16)
 	stages = min(maxStages, (sharedMost-SharedBase)/moverWarps/up(stage, 16))
 	return stage, max(stages, 3)
+}
+
+// What a link between devices takes without losing speed, in bytes under way from one
+// device: measured on NVLink with 18 links.
+const linkBytes = 32 * 7168
+
+// Units divides the tokens of a dispatch of so many blocks, of which the blocks of
+// sharing PEs press into one link: each unit has a piece of stage bytes on its way. A
+// block has three at most, so that one of its mover warps is left for what is near.
+func Units(stage int64, blocks, sharing int) int64 {
+	n := linkBytes / int64(sharing) / stage
+	return min(max(n, int64(blocks)), (moverWarps-1)*int64(blocks))
+}
+
+// PacedStage is a stage that allows as few units as there are blocks.
+func PacedStage(rowBytes, stage int64, blocks, sharing int) int64 {
+	most := max(linkBytes/int64(sharing)/int64(blocks), 1024)
+	if stage <= most {
+		return stage
+	}
+	pieces := (rowBytes + most - 1) / most
+	return up((rowBytes+pieces-1)/pieces, 16)
 }
 
 // DispatchShared is the shared memory of a dispatch.

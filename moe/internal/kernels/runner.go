@@ -24,9 +24,7 @@ type Kernel int
 const (
 	Dispatch Kernel = iota
 	Await
-	Reduce
-	Stage
-	Ready
+	Offer
 	Seen
 	Combine
 	Pack
@@ -40,10 +38,13 @@ const (
 
 func (k Kernel) String() string {
 	return [Kernels]string{
-		"moe_dispatch", "moe_await", "moe_reduce", "moe_stage", "moe_ready", "moe_seen", "moe_combine",
+		"moe_dispatch", "moe_await", "moe_offer", "moe_seen", "moe_combine",
 		"moe_pack", "moe_sent", "moe_unpack", "moe_fill", "moe_to_fp8", "moe_from_fp8",
 	}[k]
 }
+
+// MaxParams is the most parameters of a kernel.
+const MaxParams = 17
 
 // Runner is a device: where kernels run and memory is. Streams and events are the
 // vendor's handles. Calls that enqueue are made between Enter and Leave and do not

@@ -20,7 +20,8 @@ type Device struct {
 	dev  cuda.Device
 	ctx  cuda.Ctx
 
-	module                   cuda.Module
+	module, exchangeM        cuda.Module
+	exchangeF                cuda.Function
 	copyF, amoF, addF, waitF cuda.Function
 
 	mu     sync.Mutex
@@ -69,7 +70,11 @@ func (g *Device) load() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return nil
+	if g.exchangeM, err = g.drv.lib.ModuleLoad(exchangeImage); err != nil {
+		return err
+	}
+	g.exchangeF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange")
+	return err
 }
 
 // Info describes the GPU.
@@ -221,6 +226,9 @@ func (g *Device) Close() error {
 		}
 		if g.module != 0 {
 			all = append(all, lib.ModuleUnload(g.module))
+		}
+		if g.exchangeM != 0 {
+			all = append(all, lib.ModuleUnload(g.exchangeM))
 		}
 		all = append(all, lib.CtxSetCurrent(0))
 		g.Leave()

@@ -18,11 +18,12 @@ type Stream struct {
 	arrived uint64 // address of a word of device memory, for goshmem_copy
 
 	// Room for what calls point to.
-	params cuda.Params
-	rows   cuda.Rows
-	batch  cuda.Batch
-	copies copies
-	ops    [cuda.MaxMemOps]cuda.MemOp
+	params   cuda.Params
+	rows     cuda.Rows
+	batch    cuda.Batch
+	copies   copies
+	exchange exchange
+	ops      [cuda.MaxMemOps]cuda.MemOp
 }
 
 var _ device.Stream = (*Stream)(nil)

@@ -1,0 +1,162 @@
+package nvlink_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"goshmem/coll"
+	"goshmem/internal/errs"
+	"goshmem/internal/suite"
+	"goshmem/rma"
+)
+
+// The PTX of the kernel of alltoallvs was made from the sources beside it.
+func TestExchangePTX(t *testing.T) {
+	h := sha256.New()
+	for _, f := range []string{"device/cudadev/exchange.cu", "device/goshmem.cuh"} {
+		b, err := os.ReadFile(f)
+		require.NoError(t, err)
+		h.Write(b)
+	}
+	want, err := os.ReadFile("device/cudadev/exchange.sha256")
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(want)), hex.EncodeToString(h.Sum(nil)), "make ptx")
+}
+
+// matrix is the bytes from each PE to each, in a round.
+func matrix(round, from, to, n int) int {
+	switch v := round*7 + from*n + to; v % 5 {
+	case 0:
+		return 0
+	case 1:
+		return v * 16
+	case 2:
+		return 1 + v%40
+	case 3:
+		return 65536 + 16*v
+	default:
+		return 100000 + v
+	}
+}
+
+// Alltoallvs on streams of all sizes and places, one behind the other: every byte.
+func TestGPUExchange(t *testing.T) {
+	for _, pes := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(pes), func(t *testing.T) {
+			world(t, pes, func(e *suite.Env) {
+				q, s := newStreams(e)
+				x, err := coll.NewStreamed(s)
+				e.OK(err)
+				const room = 1 << 20
+				src, err := e.P.CallocDevice(e.Ctx, room, 0)
+				e.OK(err)
+				dst, err := e.P.CallocDevice(e.Ctx, room, 0)
+				e.OK(err)
+				all := make([]byte, room)
+				for round := range 12 {
+					var send, recv, at []int
+					end := 0
+					for i := range pes {
+						send, recv = append(send, matrix(round, e.Rank(), i, pes)), append(recv, matrix(round, i, e.Rank(), pes))
+					}
+					for i := range pes { // backwards, with room between
+						at = append([]int{end}, at...)
+						end += recv[pes-1-i] + 16*(round%2) + round%3
+					}
+					for i := range all {
+						all[i] = byte(i*31 + e.Rank()*7 + round)
+					}
+					e.OK(rma.PutLocal(e.C, src, rma.Bytes(all), e.Rank()))
+					e.OK(rma.Quiet(e.Ctx, e.C))
+					e.OK(x.AllToAllV(dst, recv, at, src, send, nil))
+					idle(e, q)
+					e.OK(s.Err())
+					got := read(e, dst, room)
+					for p := range pes {
+						from := 0
+						for to := range e.Rank() {
+							from += matrix(round, p, to, pes)
+						}
+						for i := range recv[p] {
+							if want := byte((from+i)*31 + p*7 + round); got[at[p]+i] != want {
+								e.OK(fmt.Errorf("round %d, from %d, byte %d of %d: %d, want %d", round, p, i, recv[p], got[at[p]+i], want))
+							}
+						}
+					}
+					e.Barrier() // the source changes
+				}
+				// Without a look between them.
+				even := make([]int, pes)
+				for i := range even {
+					even[i] = 4096
+				}
+				for range 100 {
+					e.OK(x.AllToAllV(dst, even, nil, src, even, nil))
+				}
+				e.OK(x.AllToAllV(src, even, nil, dst, even, nil))
+				idle(e, q)
+				e.OK(s.Err())
+				e.Is(x.AllToAllV(dst, even, nil, dst, even, nil), errWithin(pes))
+				e.Is(x.AllToAllV(dst.Add(2048), even, nil, dst, even, nil), errs.ErrAlias)
+				e.Is(x.AllToAllV(dst, even, make([]int, pes), dst.Add(room/2), even[:0], nil), errs.ErrConfig)
+				e.Is(x.AllToAllV(dst.Add(32<<20), even, nil, src, even, nil), errs.ErrRange)
+				e.Is(x.AllToAllV(e.Mem(pes*4096), even, nil, src, even, nil), errs.ErrKind)
+				idle(e, q)
+				e.OK(s.Close(e.Ctx))
+				e.Barrier()
+			})
+		})
+	}
+}
+
+// errWithin is what an alltoallv in place is: of more than one block it would read what
+// it has overwritten.
+func errWithin(pes int) error {
+	if pes > 1 {
+		return errs.ErrAlias
+	}
+	return nil
+}
+
+// Members that do not agree are told, on both sides, and only their bytes do not go.
+func TestGPUExchangeMismatch(t *testing.T) {
+	world(t, 2, func(e *suite.Env) {
+		q, s := newStreams(e)
+		x, err := coll.NewStreamed(s)
+		e.OK(err)
+		mem, err := e.P.CallocDevice(e.Ctx, 1<<16, 0)
+		e.OK(err)
+		send, recv := []int{8, 16}, []int{8, 16}
+		if e.Rank() == 1 {
+			send, recv = []int{16, 8}, []int{24, 8}
+		}
+		e.OK(x.AllToAllV(mem, recv, nil, mem.Add(1<<15), send, nil))
+		idle(e, q)
+		e.Is(s.Err(), errs.ErrMismatch)
+		e.OK(s.Close(e.Ctx))
+		e.Barrier()
+	})
+}
+
+// The steady state takes no memory. (Queues of simulated devices do.)
+func TestGPUExchangeAllocs(t *testing.T) {
+	onGPU(t)
+	world(t, 1, func(e *suite.Env) {
+		q, s := newStreams(e)
+		x, err := coll.NewStreamed(s)
+		e.OK(err)
+		mem, err := e.P.CallocDevice(e.Ctx, 1<<16, 0)
+		e.OK(err)
+		counts, from := []int{4096}, mem.Add(1<<15)
+		e.Equal(0.0, testing.AllocsPerRun(100, func() { err = x.AllToAllV(mem, counts, nil, from, counts, nil) }))
+		e.OK(err)
+		idle(e, q)
+		e.OK(s.Err())
+	})
+}
