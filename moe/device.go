@@ -351,8 +351,8 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 		}
 	}
 	if e.units > 0 {
-		stage := kernels.PacedStage(e.p.RowBytes, e.stage, e.sms, sharing)
-		e.stage, e.units = stage, kernels.Units(stage, e.sms, sharing)
+		e.stage = kernels.PacedStage(e.p.RowBytes, e.stage, e.sms, sharing)
+		e.units = kernels.Units(e.stage, e.sms, sharing)
 	}
 	if err := e.pin(); err != nil {
 		return err

@@ -234,7 +234,7 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 	if wait && !engine {
 		options |= kernels.OptWait
 	}
-	units := int64(e.sms)
+	units, stages := int64(e.sms), e.stages
 	if e.bulk && in.X%16 == 0 && (in.Tokens >= manyTokens*e.sms || e.p.TopK > kernels.FetchTopK) {
 		options |= kernels.OptBulk
 		if e.units > 0 && e.p.TopK <= kernels.FetchTopK {
@@ -242,12 +242,15 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 			units = e.units
 		}
 	}
+	if options&kernels.OptBulk == 0 {
+		stages = 1 // room for choices alone
+	}
 	if engine {
 		options |= kernels.OptEngine
 	}
-	err := e.launch(kernels.Dispatch, e.sms, kernels.Threads, kernels.DispatchShared(e.stage, e.stages), stream,
+	err := e.launch(kernels.Dispatch, e.sms, kernels.Threads, kernels.DispatchShared(e.stage, stages), stream,
 		s.ctx, d.routing.at, in.X, in.Scales, in.Idx, in.Weights, uint64(in.Tokens), d.gen, options, d.routing.number,
-		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(e.stages), uint64(units))
+		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(stages), uint64(units))
 	if err != nil {
 		return err
 	}

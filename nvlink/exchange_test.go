@@ -1,33 +1,15 @@
 package nvlink_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"goshmem/coll"
 	"goshmem/internal/errs"
 	"goshmem/internal/suite"
+	"goshmem/nvlink/device"
 	"goshmem/rma"
 )
-
-// The PTX of the kernel of alltoallvs was made from the sources beside it.
-func TestExchangePTX(t *testing.T) {
-	h := sha256.New()
-	for _, f := range []string{"device/cudadev/exchange.cu", "device/goshmem.cuh"} {
-		b, err := os.ReadFile(f)
-		require.NoError(t, err)
-		h.Write(b)
-	}
-	want, err := os.ReadFile("device/cudadev/exchange.sha256")
-	require.NoError(t, err)
-	require.Equal(t, strings.TrimSpace(string(want)), hex.EncodeToString(h.Sum(nil)), "make ptx")
-}
 
 // matrix is the bytes from each PE to each, in a round.
 func matrix(round, from, to, n int) int {
@@ -144,18 +126,27 @@ func TestGPUExchangeMismatch(t *testing.T) {
 	})
 }
 
-// The steady state takes no memory. (Queues of simulated devices do.)
+// The steady state takes no memory beyond what the device's queue does.
 func TestGPUExchangeAllocs(t *testing.T) {
-	onGPU(t)
 	world(t, 1, func(e *suite.Env) {
 		q, s := newStreams(e)
 		x, err := coll.NewStreamed(s)
 		e.OK(err)
 		mem, err := e.P.CallocDevice(e.Ctx, 1<<16, 0)
 		e.OK(err)
-		counts, from := []int{4096}, mem.Add(1<<15)
-		e.Equal(0.0, testing.AllocsPerRun(100, func() { err = x.AllToAllV(mem, counts, nil, from, counts, nil) }))
+		at, err := e.P.DeviceAddr(mem, 1<<16, 0)
 		e.OK(err)
+		counts, from := []int{4096}, mem.Add(1<<15)
+		whole := testing.AllocsPerRun(100, func() { err = x.AllToAllV(mem, counts, nil, from, counts, nil) })
+		e.OK(err)
+		raw := device.Exchange{Parts: []device.Part{{Src: at, N: 8, Heap: at, At: 64, Want: 8}}}
+		raw.State, err = e.P.Device().Alloc(device.ExchangeState)
+		e.OK(err)
+		graph := testing.AllocsPerRun(100, func() { _, err = q.Capturing() })
+		queue := testing.AllocsPerRun(100, func() {
+			in(e, func() error { return q.Exchange(&raw) })
+		})
+		e.True(whole <= queue+graph, fmt.Sprintf("%v allocations, of which the queue makes %v and %v", whole, queue, graph))
 		idle(e, q)
 		e.OK(s.Err())
 	})

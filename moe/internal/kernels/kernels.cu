@@ -108,7 +108,7 @@ enum { last_part = 255,  // of a dispatch, below the call in F_DATA
 
 struct Shared {
   Ctx c;
-  uint64_t peers[near_peers];  // the first of c.peers
+  uint64_t peers[near_peers], far[near_peers];  // the first of c.peers
   uint64_t state[state_words];  // as the kernel found it
   uint64_t full[mover_warps * most_stages];
   uint64_t code, pe, a, b, cc;
@@ -130,7 +130,9 @@ DEV uint64_t peer(const Ctx &c, int64_t r) {
   return r < near_peers ? ((const Shared *)&c)->peers[r] : ((const uint64_t *)c.peers)[r];
 }
 // is_far tells ranks that a link leads to from those on the same device.
-DEV bool is_far(const Ctx &c, int64_t r) { return ((const uint64_t *)c.peers)[c.ranks + r] != 0; }
+DEV bool is_far(const Ctx &c, int64_t r) {
+  return (r < near_peers ? ((const Shared *)&c)->far[r] : ((const uint64_t *)c.peers)[c.ranks + r]) != 0;
+}
 DEV uint64_t mine(const Ctx &c) { return peer(c, c.rank); }
 DEV uint64_t *state(const Ctx &c) { return (uint64_t *)c.state; }
 DEV uint64_t *flag(const Ctx &c, int64_t at_rank, int kind, int64_t from) {
@@ -145,7 +147,10 @@ DEV bool enter(const Ctx *g, Shared *sh) {
     sh->code = none;
   }
   __syncthreads();
-  for (unsigned i = threadIdx.x; i < near_peers && i < sh->c.ranks; i += blockDim.x) sh->peers[i] = ((const uint64_t *)sh->c.peers)[i];
+  for (unsigned i = threadIdx.x; i < near_peers && i < sh->c.ranks; i += blockDim.x) {
+    sh->peers[i] = ((const uint64_t *)sh->c.peers)[i];
+    sh->far[i] = ((const uint64_t *)sh->c.peers)[sh->c.ranks + i];
+  }
   if (threadIdx.x >= 32 && threadIdx.x < 32 + state_words) sh->state[threadIdx.x - 32] = state(sh->c)[threadIdx.x - 32];
   __syncthreads();
   return sh->state[S_BROKEN] == 0;
@@ -200,7 +205,7 @@ DEV bool meet(Shared *sh, uint64_t n) {
   return sh->ok != 0;
 }
 
-// tell writes what became of the call where the host sees it.
+// tell writes what became of the call where the host sees it, behind the kernel.
 DEV void tell(Shared *sh, uint64_t gen) {
   uint64_t *w = (uint64_t *)sh->c.report;
   w[W_CODE] = sh->code;
@@ -208,7 +213,7 @@ DEV void tell(Shared *sh, uint64_t gen) {
   w[W_A] = sh->a;
   w[W_B] = sh->b;
   w[W_C] = sh->cc;
-  store_release(&w[W_GEN], gen);
+  w[W_GEN] = gen;
 }
 
 DEV void give_up(Shared *sh, uint64_t gen) {
@@ -672,31 +677,45 @@ DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, 
   int ahead = stages - 2;
   char *ring = room + (int64_t)WARP * stages * stage;
   uint64_t *full = sh->full + WARP * most_stages;
-  int64_t tokens = ch.to - ch.from > index ? (ch.to - ch.from - index + movers - 1) / movers : 0;
-  int64_t items = tokens * pieces;
   const uint64_t *dest = at<uint64_t>(r, c.r_dest);
-  auto fetch = [&](int64_t i) {
-    int64_t t = ch.from + index + i / pieces * movers, off = i % pieces * stage;
-    bulk_load(ring + i % stages * stage, x + t * c.row_bytes + off, (uint32_t)min(stage, c.row_bytes - off), &full[i % stages]);
+  // What is fetched next: piece fp of token ft into stage fs.
+  int64_t ft = ch.from + index, fp = 0;
+  int fs = 0;
+  auto fetch = [&] {
+    if (ft >= ch.to) return;
+    int64_t off = fp * stage;
+    bulk_load(ring + fs * stage, x + ft * c.row_bytes + off, (uint32_t)min(stage, c.row_bytes - off), &full[fs]);
+    if (++fs == stages) fs = 0;
+    if (++fp < pieces) return;
+    fp = 0;
+    ft += movers;
   };
-  auto place = [&](int64_t i) -> char * {
-    uint64_t to = dest[i];
+  auto look = [&](int64_t t) -> uint64_t { return t < ch.to && LANE < K ? dest[t * K + LANE] : 0; };
+  auto place = [&](uint64_t to) -> char * {
     if (WHERE != everywhere && to && is_far(c, (int64_t)(to >> 48) - 1) != (WHERE == afar)) to = 0;
     return row_address(c, to);
   };
   if (LANE == 0)
-    for (int64_t i = 0; i < ahead && i < items; i++) fetch(i);
+    for (int i = 0; i < ahead; i++) fetch();
   int64_t piece = 0, t = ch.from + index;
-  char *next = items && LANE < K ? place(t * K + LANE) : 0, *to = 0;
-  for (int64_t i = 0; i < items; i++) {
+  uint64_t next = look(t), behind = look(t + movers);  // on their way while they are not used
+  char *to = 0;
+  int slot = 0;
+  uint32_t parity = 0;
+  while (t < ch.to) {
     if (piece == 0) {
-      to = next;
-      if (t + movers < ch.to && LANE < K) next = place((t + movers) * K + LANE);
+      to = place(next);
+      next = behind;
+      behind = look(t + 2 * movers);
     }
-    barrier_wait(&full[i % stages], (uint32_t)(i / stages & 1));
+    barrier_wait(&full[slot], parity);
     int64_t off = piece * stage;
     uint32_t n = (uint32_t)min(stage, c.row_bytes - off);
-    const char *s = ring + i % stages * stage;
+    const char *s = ring + slot * stage;
+    if (++slot == stages) {
+      slot = 0;
+      parity ^= 1;
+    }
     if (WHERE == afar) {  // one after the other, by one thread
       uint32_t who = __ballot_sync(FULL, to != 0);
       do {
@@ -709,17 +728,15 @@ DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, 
         who &= who - 1;
       } while (who);
       __syncwarp();
-      if (LANE == 0 && i + ahead < items) fetch(i + ahead);
+      if (LANE == 0) fetch();
     } else {
       if (to) bulk_store(to + off, s, n);
       for (int64_t k = LANE + 32; k < K; k += 32)
-        if (char *more = place(t * K + k)) bulk_store(more + off, s, n);
+        if (char *more = place(dest[t * K + k])) bulk_store(more + off, s, n);
       bulk_commit();
-      if (i + ahead < items) {
-        bulk_reads();
-        __syncwarp();
-        if (LANE == 0) fetch(i + ahead);
-      }
+      bulk_reads();
+      __syncwarp();
+      if (LANE == 0) fetch();
     }
     if (++piece == pieces) {
       piece = 0;
@@ -735,23 +752,25 @@ template <typename V>
 DEV void move_as(const Ctx &c, uint64_t r, const char *x, Chunk ch, int movers) {
   const uint64_t *dest = at<uint64_t>(r, c.r_dest);
   int64_t K = c.topk, n = c.row_bytes / (int64_t)sizeof(V), tokens = ch.to - ch.from, parts = 1;
-  while (parts < 8 && tokens * parts * 2 <= 2 * movers && n > 64 * parts) parts *= 2;
+  while (parts < 8 && tokens * parts * 2 <= 4 * movers && n > 64 * parts) parts *= 2;
   for (int64_t i = WARP; i < tokens * parts; i += movers) {
     int64_t t = ch.from + i / parts, from = n * (i % parts) / parts, to = n * (i % parts + 1) / parts;
     const V *s = (const V *)(x + t * c.row_bytes);
     for (int64_t k0 = 0; k0 < K; k0 += 32) {
       uint64_t a = k0 + LANE < K ? (uint64_t)row_address(c, dest[t * K + k0 + LANE]) : 0;
-      for (uint32_t who = __ballot_sync(FULL, a != 0); who; who &= who - 1) {
-        V *o = (V *)__shfl_sync(FULL, a, __popc((who & (0u - who)) - 1));
-        int64_t v = from + LANE;
-        for (; v + 96 < to; v += 128) {
-          V p = s[v], q = s[v + 32], d = s[v + 64], e = s[v + 96];
-          o[v] = p;
-          o[v + 32] = q;
-          o[v + 64] = d;
-          o[v + 96] = e;
+      uint32_t all = __ballot_sync(FULL, a != 0);
+      for (int64_t v0 = from; v0 < to && all; v0 += 128) {
+        int64_t v = v0 + LANE;
+        V q[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+          if (v + u * 32 < to) q[u] = s[v + u * 32];
+        for (uint32_t who = all; who; who &= who - 1) {
+          V *o = (V *)__shfl_sync(FULL, a, __popc((who & (0u - who)) - 1));
+#pragma unroll
+          for (int u = 0; u < 4; u++)
+            if (v + u * 32 < to) o[v + u * 32] = q[u];
         }
-        for (; v < to; v += 32) o[v] = s[v];
       }
     }
   }
@@ -1225,7 +1244,8 @@ struct List {  // the results for one token
 enum { fetch_stages = 6, fetch_piece = 2048 };
 
 // fetch_bulk fetches pieces of rows by bulk copies into a ring that every warp has
-// for itself, a few ahead, and adds them up from there. Warps take pieces in turn.
+// for itself, a few ahead, and adds them up from there. Warps take whole tokens in turn,
+// or, where these are few, pieces.
 template <int S, bool WEIGHTED>
 DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bias, bool own_bias, char *out, char *room) {
   const int U = fetch_piece / S / 256, stages = fetch_stages;
@@ -1245,14 +1265,15 @@ DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bia
     int p;
   } first, step;
   int64_t me = (int64_t)blockIdx.x * WARPS + WARP;
-  first.t = me / pieces, first.p = (int)(me % pieces);
+  bool whole = tokens >= all;
+  first.t = whole ? me : me / pieces, first.p = whole ? 0 : (int)(me % pieces);
   step.t = all / pieces, step.p = (int)(all % pieces);
   auto forward = [&](Item &i) {
-    i.t += step.t;
-    if ((i.p += step.p) >= pieces) {
-      i.p -= pieces;
-      i.t++;
-    }
+    int64_t by = step.t;
+    if (whole && ++i.p < pieces) return;
+    if (whole) by = all, i.p = 0;
+    else if ((i.p += step.p) >= pieces) i.p -= pieces, by++;
+    i.t += by;
   };
 
   // What is fetched: row gj of an item, whose rows the lanes know. What comes behind
@@ -1267,11 +1288,13 @@ DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bia
   auto advance = [&] {
     do {
       g = behind;
-      gn = bn;
-      ga = LANE < gn ? (uint64_t)base.row_of(bv) : 0;
+      if (!whole || g.p == 0) {
+        gn = bn;
+        ga = LANE < gn ? (uint64_t)base.row_of(bv) : 0;
+      }
       if (gn < 0) return;
       forward(behind);
-      look();
+      if (!whole || behind.p == 0) look();
     } while (gn == 0);
   };
   auto issue = [&] {
@@ -1297,7 +1320,7 @@ DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bia
     int64_t t = at_item.t;
     uint32_t v0 = at_item.p * (U * 32) + LANE;
     forward(at_item);
-    int following = at_item.t < tokens ? len[at_item.t] : 0;
+    int following = at_item.t == t ? n : at_item.t < tokens ? len[at_item.t] : 0;
     const float *b = bias ? bias + (own_bias ? t * c.hidden : 0) : 0;
     const float *w = at<float>(r, c.r_list_w) + t * K;
     float acc[U][8];

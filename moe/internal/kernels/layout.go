@@ -42,7 +42,7 @@ const (
 	headWords    = 8 // at the start of a routing
 	maxStages    = 8
 	moverWarps   = 4
-	sharedWords  = nearPeers + stateWords + moverWarps*maxStages + 8
+	sharedWords  = 2*nearPeers + stateWords + moverWarps*maxStages + 8
 	alignedLine  = 128
 	stageMost    = 8 << 10
 	sharedMost   = 200 << 10
@@ -219,15 +219,19 @@ func Stages(rowBytes int64) (stage, stages int64) {
 }
 
 // What a link between devices takes without losing speed, in bytes under way from one
-// device: measured on NVLink with 18 links.
+// device: measured on NVLink with 18 links (docs/perf/moe-gpu.md).
 const linkBytes = 32 * 7168
 
 // Units divides the tokens of a dispatch of so many blocks, of which the blocks of
-// sharing PEs press into one link: each unit has a piece of stage bytes on its way. A
-// block has three at most, so that one of its mover warps is left for what is near.
+// sharing PEs press into one link: each unit has a piece of stage bytes on its way. 0:
+// so few blocks that they cannot press too hard. Half of a block's mover warps are left
+// for what is near.
 func Units(stage int64, blocks, sharing int) int64 {
-	n := linkBytes / int64(sharing) / stage
-	return min(max(n, int64(blocks)), (moverWarps-1)*int64(blocks))
+	n := max(linkBytes/int64(sharing)/stage, int64(blocks))
+	if n > moverWarps/2*int64(blocks) {
+		return 0
+	}
+	return n
 }
 
 // PacedStage is a stage that allows as few units as there are blocks.

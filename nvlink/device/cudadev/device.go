@@ -21,7 +21,7 @@ type Device struct {
 	ctx  cuda.Ctx
 
 	module, exchangeM        cuda.Module
-	exchangeF                cuda.Function
+	exchangeF, exchangeFewF  cuda.Function
 	copyF, amoF, addF, waitF cuda.Function
 
 	mu     sync.Mutex
@@ -73,7 +73,10 @@ func (g *Device) load() error {
 	if g.exchangeM, err = g.drv.lib.ModuleLoad(exchangeImage); err != nil {
 		return err
 	}
-	g.exchangeF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange")
+	if g.exchangeF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange"); err != nil {
+		return err
+	}
+	g.exchangeFewF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange_few")
 	return err
 }
 

@@ -1,7 +1,7 @@
 // goshmem_exchange is device.Exchange: an alltoallv in one launch.
 #include "../goshmem.cuh"
 
-enum { max_parts = 32, mail_at = 0, mail_want, mail_n, mail_ready, mail_done };
+enum { few_parts = 4, max_parts = 32, mail_at = 0, mail_want, mail_n, mail_ready, mail_done };
 enum { failed_ended = 1, failed_mismatch };
 
 struct part {
@@ -9,12 +9,14 @@ struct part {
   uint64_t *mail, *box;
   uint64_t blocks;
 };
+// The parts come last, so that a launch of few members has few bytes of parameters.
+template <int N>
 struct exchange {
-  part parts[max_parts];
   uint64_t n;
   uint64_t *state;  // calls so far; members done with; blocks done for each
   const uint64_t *stop;
   uint64_t *failed, limit, *passed, passed_value;
+  part parts[N];
 };
 
 __device__ inline uint64_t now() {
@@ -24,7 +26,8 @@ __device__ inline uint64_t now() {
 }
 
 // await is by one thread.
-__device__ inline bool await(const exchange &x, const uint64_t *p, uint64_t v) {
+template <int N>
+__device__ inline bool await(const exchange<N> &x, const uint64_t *p, uint64_t v) {
   uint64_t begin = now();
   for (unsigned turn = 0; goshmem::load(p) < v; turn++) {
     if ((turn & 31) == 31 && (goshmem::peek(x.stop) || now() - begin > x.limit)) {
@@ -61,7 +64,8 @@ __device__ inline void move(char *dst, const char *src, uint64_t n, uint64_t i, 
 
 // Each part has some blocks. The first of a part comes before the second of any, and
 // tells its member where the bytes go: then no block waits that another must precede.
-extern "C" __global__ void __launch_bounds__(512) goshmem_exchange(const __grid_constant__ exchange x) {
+template <int N>
+__device__ inline void run(const exchange<N> &x) {
   __shared__ uint64_t seq, at, ok;
   uint32_t m = blockIdx.x % x.n, j = blockIdx.x / x.n;
   const part &p = x.parts[m];
@@ -108,3 +112,6 @@ extern "C" __global__ void __launch_bounds__(512) goshmem_exchange(const __grid_
   *x.state = seq;
   if (x.passed) goshmem::publish(x.passed, x.passed_value);
 }
+
+extern "C" __global__ void __launch_bounds__(512) goshmem_exchange(const __grid_constant__ exchange<max_parts> x) { run(x); }
+extern "C" __global__ void __launch_bounds__(512) goshmem_exchange_few(const __grid_constant__ exchange<few_parts> x) { run(x); }
