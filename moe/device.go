@@ -347,12 +347,12 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 	for r, in := range all {
 		if in.Device != mine.Device || e.opt.far && r != e.rank {
 			far[r] = 1
-			e.units = kernels.Units(e.stage, e.sms, sharing)
+			e.units = kernels.Units(e.p.RowBytes, e.stage, e.sms, sharing)
 		}
 	}
 	if e.units > 0 {
 		e.stage = kernels.PacedStage(e.p.RowBytes, e.stage, e.sms, sharing)
-		e.units = kernels.Units(e.stage, e.sms, sharing)
+		e.units = kernels.Units(e.p.RowBytes, e.stage, e.sms, sharing)
 	}
 	if err := e.pin(); err != nil {
 		return err
