@@ -79,7 +79,9 @@ func (c Config) DeviceBytes(ranks int, mover Mover) (int64, error) {
 // DeviceDispatched.Wait and DeviceEngine.Wait return.
 //
 // A rank must come to its call without waiting for its device: other ranks' calls may
-// be waiting there for it. Allocating device or pinned memory is such a wait.
+// be waiting there for it. Allocating device or pinned memory is such a wait; it also
+// keeps ranks of the same process from launching, so it must not happen while one of
+// them is inside a call.
 //
 // All calls but New, Routing, Wait and Close may be captured in a graph, and the
 // graph be replayed, mixed with calls made eagerly, as long as every rank does so
