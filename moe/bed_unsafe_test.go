@@ -245,8 +245,9 @@ func deviceEngine(t testing.TB, b *bed, ranks int, cfg moe.Config, opt moe.Devic
 	}
 }
 
-// gathered goes between taking memory and a call: an allocation may wait for the
-// device, where a call of another rank may wait for this one.
+// gathered goes between taking memory and a call, before and after: an allocation may
+// wait for the device and keep others from launching, and a call of another rank, which
+// is several launches, may be waiting there for one of them.
 func gathered(ctx context.Context, e *moe.DeviceEngine) error { return coll.Barrier(ctx, e.Team()) }
 
 // deviceTrip dispatches and combines once and compares all of it with the oracle.
@@ -268,6 +269,9 @@ func deviceRest(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *des
 	rank := e.Team().Rank()
 	c, err := h.Wait(ctx)
 	if err != nil {
+		return err
+	}
+	if err := gathered(ctx, e); err != nil {
 		return err
 	}
 	r := d.received(cfg, in, h, c)
@@ -293,6 +297,9 @@ func deviceRest(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *des
 	}
 	if _, err := h.Wait(ctx); err != nil {
 		return fmt.Errorf("combine: %w", err)
+	}
+	if err := gathered(ctx, e); err != nil {
+		return err
 	}
 	have := down[byte](d, o.Out, int64(in.Tokens(rank)*cfg.Hidden*2))
 	if len(bias) > cfg.Hidden {

@@ -79,7 +79,9 @@ func (c Config) DeviceBytes(ranks int, mover Mover) (int64, error) {
 // DeviceDispatched.Wait and DeviceEngine.Wait return.
 //
 // A rank must come to its call without waiting for its device: other ranks' calls may
-// be waiting there for it. Allocating device or pinned memory is such a wait.
+// be waiting there for it. Allocating device or pinned memory is such a wait; it also
+// keeps ranks of the same process from launching, so it must not happen while one of
+// them is inside a call.
 //
 // All calls but New, Routing, Wait and Close may be captured in a graph, and the
 // graph be replayed, mixed with calls made eagerly, as long as every rank does so
@@ -347,12 +349,12 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 	for r, in := range all {
 		if in.Device != mine.Device || e.opt.far && r != e.rank {
 			far[r] = 1
-			e.units = kernels.Units(e.stage, e.sms, sharing)
+			e.units = kernels.Units(e.p.RowBytes, e.stage, e.sms, sharing)
 		}
 	}
 	if e.units > 0 {
 		e.stage = kernels.PacedStage(e.p.RowBytes, e.stage, e.sms, sharing)
-		e.units = kernels.Units(e.stage, e.sms, sharing)
+		e.units = kernels.Units(e.p.RowBytes, e.stage, e.sms, sharing)
 	}
 	if err := e.pin(); err != nil {
 		return err

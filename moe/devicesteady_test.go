@@ -32,6 +32,26 @@ func (m *muted) Record(event, stream uintptr) error {
 	return m.Runner.Record(event, stream)
 }
 
+func (m *muted) Capturing(stream uintptr) (bool, error) {
+	if m.on {
+		return false, nil
+	}
+	return m.Runner.Capturing(stream)
+}
+
+func (m *muted) Enter() error {
+	if m.on {
+		return nil
+	}
+	return m.Runner.Enter()
+}
+
+func (m *muted) Leave() {
+	if !m.on {
+		m.Runner.Leave()
+	}
+}
+
 // In the steady state a dispatch takes the memory of its handle, and a combine none.
 func TestDeviceSteadyAllocs(t *testing.T) {
 	b := device(t)

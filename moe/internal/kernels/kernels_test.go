@@ -75,3 +75,27 @@ func TestStages(t *testing.T) {
 		require.LessOrEqual(t, int64(DispatchShared(stage, n)), int64(SharedMost))
 	}
 }
+
+// Units are no fewer than blocks, leave mover warps for what is near, and have no more
+// under way than a link takes, unless pieces would be tiny.
+func TestUnits(t *testing.T) {
+	for _, row := range []int64{16, 5760, 7168, 14336, 28672, 1 << 20} {
+		for _, blocks := range []int{1, 3, 8, 14, 16, 24, 32, 48, 64, 132} {
+			for _, sharing := range []int{1, 2, 4} {
+				stage, _ := Stages(row)
+				n := Units(row, stage, blocks, sharing)
+				if n == 0 {
+					continue
+				}
+				stage = PacedStage(row, stage, blocks, sharing)
+				require.Zero(t, stage%16)
+				n = Units(row, stage, blocks, sharing)
+				require.GreaterOrEqual(t, n, int64(blocks))
+				require.LessOrEqual(t, n, int64(moverWarps/2*blocks))
+				if stage > 1024 {
+					require.LessOrEqual(t, n*stage*int64(sharing), int64(32*7168+blocks*16*sharing))
+				}
+			}
+		}
+	}
+}

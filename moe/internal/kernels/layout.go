@@ -219,15 +219,21 @@ func Stages(rowBytes int64) (stage, stages int64) {
 }
 
 // What a link between devices takes without losing speed, in bytes under way from one
-// device: measured on NVLink with 18 links (docs/perf/moe-gpu.md).
-const linkBytes = 32 * 7168
+// device: measured on NVLink with 18 links (docs/perf/moe-gpu.md). Pieces of one row
+// follow each other faster than rows do.
+func linkBytes(rowBytes, stage int64) int64 {
+	if rowBytes > stage {
+		return 28 * 7168
+	}
+	return 32 * 7168
+}
 
 // Units divides the tokens of a dispatch of so many blocks, of which the blocks of
 // sharing PEs press into one link: each unit has a piece of stage bytes on its way. 0:
 // so few blocks that they cannot press too hard. Half of a block's mover warps are left
 // for what is near.
-func Units(stage int64, blocks, sharing int) int64 {
-	n := max(linkBytes/int64(sharing)/stage, int64(blocks))
+func Units(rowBytes, stage int64, blocks, sharing int) int64 {
+	n := max(linkBytes(rowBytes, stage)/int64(sharing)/stage, int64(blocks))
 	if n > moverWarps/2*int64(blocks) {
 		return 0
 	}
@@ -236,7 +242,7 @@ func Units(stage int64, blocks, sharing int) int64 {
 
 // PacedStage is a stage that allows as few units as there are blocks.
 func PacedStage(rowBytes, stage int64, blocks, sharing int) int64 {
-	most := max(linkBytes/int64(sharing)/int64(blocks), 1024)
+	most := max(linkBytes(rowBytes, stage)/int64(sharing)/int64(blocks), 1024)
 	if stage <= most {
 		return stage
 	}
