@@ -20,7 +20,7 @@ func TestGPUs(t *testing.T) {
 	text, err = gpus(hostdev.New(1), 2, true)
 	require.NoError(t, err)
 	require.Contains(t, text, "under the MPS daemon")
-	require.Equal(t, "not reached (no peer access)", pairText(device.Pair{}))
+	require.Equal(t, "not mapped (no peer access): through pipes in host memory", pairText(device.Pair{}))
 	require.Contains(t, pairText(device.Pair{Access: true}), "PCIe")
 	s := gpusSection(2, func(string) string { return t.TempDir() })
 	require.NotEmpty(t, s.Text)
