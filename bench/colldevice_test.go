@@ -10,13 +10,13 @@ import (
 // other bytes are noticed.
 func TestAllToAllDevice(t *testing.T) {
 	t.Setenv("GOSHMEM_DEVICE_DRIVER", "host")
-	c := Config{Name: "alltoallv", Mem: memCUDA, PEs: 2, Sizes: []int64{8, 1000}, Iters: 2}
+	c := Config{Name: "alltoallv", Mem: memCUDA, PEs: 2, Sizes: []int64{8}, Iters: 2}
 	var got []Result
 	emit := func(r Result) error { got = append(got, r); return nil }
 	if err := Run(t.Context(), c, emit); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 {
+	if len(got) != 1 {
 		t.Fatalf("%d results", len(got))
 	}
 	for i, r := range got {
