@@ -117,8 +117,11 @@ func (s *Stream) parts(parts []Part) error {
 			N: p.Src.n, Want: p.N, At: p.Dst.Offset(),
 			Heap: table.Region(l.Config().Peer, heap.RegionDevice).Addr,
 		}
-		if p.Src.bad {
+		switch {
+		case p.Src.bad:
 			return errs.ErrRange
+		case d.Heap == 0:
+			return fmt.Errorf("device memory of PE %d is not mapped: %w", i, errs.ErrUnsupported)
 		}
 		if d.N > 0 {
 			if d.Src, err = s.source(p.Src, table, own); err != nil {
