@@ -198,6 +198,11 @@ func (c *crossing) fill(d *channel.Desc, pos uint64, m *mark, done, size uint64)
 	switch r.Op {
 	case channel.OpPut:
 		d.DstOff += done
+		d.SrcRegion = heap.RegionDevice // the step
+		if symmetric(r, r.SrcRegion) {
+			d.SrcRegion, d.SrcOff = heap.RegionHeap, r.SrcOff+done
+			return nil
+		}
 		if src, ok := local(r.SrcRegion, r.SrcOff); ok {
 			return c.s.q.Copy(addr, src+done, d.Size)
 		}
@@ -211,6 +216,11 @@ func (c *crossing) fill(d *channel.Desc, pos uint64, m *mark, done, size uint64)
 		memcopy.Strided(base, unsafe.Add(r.Local, off), uintptr(d.Size), 1, uintptr(r.SigVal), uintptr(size))
 	case channel.OpGet:
 		d.SrcOff += done
+		d.DstRegion = heap.RegionDevice // the step
+		if symmetric(r, r.DstRegion) {
+			d.DstRegion, d.DstOff = heap.RegionHeap, r.DstOff+done
+			return nil
+		}
 		if dst, ok := local(r.DstRegion, r.DstOff); ok {
 			m.held = true
 			c.back = append(c.back, backCopy{dst: dst + done, src: addr, pitch: d.Size, width: d.Size, rows: 1, mark: m})
@@ -236,6 +246,12 @@ func (c *crossing) fill(d *channel.Desc, pos uint64, m *mark, done, size uint64)
 		}
 	}
 	return nil
+}
+
+// symmetric reports whether a request's local side is in the source's host heap,
+// which the target's device reaches itself.
+func symmetric(r *channel.Request, region uint16) bool {
+	return r.Flags&(channel.FlagLocalPtr|channel.FlagLocalDevice) == 0 && region == heap.RegionHeap
 }
 
 // returned reports whether the copies of a group that begin when its steps are done
@@ -271,6 +287,7 @@ func (g *GPU) returned(s *stream, f *group) bool {
 // intake is the target's end of a pipe.
 type intake struct {
 	pipe
+	source  int
 	owner   int
 	s       *stream
 	next    uint64 // the last step taken
@@ -305,7 +322,7 @@ func (g *GPU) openPipes() error {
 				}
 				g.movers[d] = []*stream{out, in}
 			}
-			g.intakes = append(g.intakes, &intake{pipe: p, owner: owner, s: g.movers[d][1], next: p.tail().Load()})
+			g.intakes = append(g.intakes, &intake{pipe: p, source: source, owner: owner, s: g.movers[d][1], next: p.tail().Load()})
 		}
 	}
 	return nil
@@ -392,8 +409,14 @@ func (in *intake) check(g *GPU, d *channel.Desc, a *arrival) error {
 	size, extent, off := d.Size, d.Size, d.DstOff
 	switch {
 	case d.Op == channel.OpPut:
+		if _, err := in.other(g, d.SrcRegion, d.SrcOff, d.Size); err != nil {
+			return err
+		}
 	case d.Op == channel.OpGet:
 		off = d.SrcOff
+		if _, err := in.other(g, d.DstRegion, d.DstOff, d.Size); err != nil {
+			return err
+		}
 	case d.Op == channel.OpSignal:
 		size, extent, off = 0, 0, 0
 	case d.Op.IsAMO():
@@ -438,6 +461,17 @@ func (in *intake) check(g *GPU, d *channel.Desc, a *arrival) error {
 	return nil
 }
 
+// other is the address of the source's side of a put or get: in the step, or in its
+// host heap.
+func (in *intake) other(g *GPU, region uint16, off, n uint64) (uint64, error) {
+	if region != heap.RegionHeap {
+		_, step := in.data(in.next)
+		return step, nil
+	}
+	m := g.table.Region(in.source, heap.RegionHeap)
+	return m.Addr + off, m.Check(off, n)
+}
+
 // carry enqueues the target's part of a checked step.
 func (in *intake) carry(g *GPU, d *channel.Desc) error {
 	mem := g.table.Region(in.owner, heap.RegionDevice)
@@ -448,9 +482,17 @@ func (in *intake) carry(g *GPU, d *channel.Desc) error {
 	}
 	switch {
 	case d.Op == channel.OpPut:
-		return in.s.q.Copy(mem.Addr+d.DstOff, step, d.Size)
+		src, err := in.other(g, d.SrcRegion, d.SrcOff, d.Size)
+		if err != nil {
+			return err
+		}
+		return in.s.q.Copy(mem.Addr+d.DstOff, src, d.Size)
 	case d.Op == channel.OpGet:
-		return in.s.q.Copy(step, mem.Addr+d.SrcOff, d.Size)
+		dst, err := in.other(g, d.DstRegion, d.DstOff, d.Size)
+		if err != nil {
+			return err
+		}
+		return in.s.q.Copy(dst, mem.Addr+d.SrcOff, d.Size)
 	case d.Op == channel.OpIPut:
 		return in.s.q.CopyRows(mem.Addr+d.DstOff, step, d.SigOff*size, size, size, d.Size)
 	case d.Op == channel.OpIGet:

@@ -31,7 +31,8 @@ func FuzzStep(f *testing.F) {
 	g := &GPU{Host: NewHost(tab, 1)}
 	in := &intake{pipe: pipe{base, addr}, s: s, next: 1}
 	for _, d := range []channel.Desc{
-		{Op: channel.OpPut, Size: 8, SigOp: channel.SigAdd, SigOff: 64},
+		{Op: channel.OpPut, SrcRegion: heap.RegionDevice, Size: 8, SigOp: channel.SigAdd, SigOff: 64},
+		{Op: channel.OpPut, SrcRegion: heap.RegionHeap, SrcOff: room - 8, Size: 9},
 		{Op: channel.OpGet, SrcOff: room - 1, Size: 1},
 		{Op: channel.OpIPut, Type: channel.Elem32, Size: 100, SigOff: 3, SigVal: 1},
 		{Op: channel.OpIGet, Type: channel.Elem64, Size: 1 << 40, SigOff: 1, SigVal: 1 << 40},
