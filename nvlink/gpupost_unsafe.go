@@ -44,22 +44,12 @@ func (g *GPU) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 	case x.s.ferry != nil:
 		return g.postFerry(x, reqs)
 	}
-	if len(x.q) >= deep && len(reqs) < gather {
-		return 0, nil
-	}
 	p := post{g: g, x: x, s: x.s, l: l, seq: x.s.seq + 1, kernelMost: x.s.info.CopyWriteMax}
 	if len(reqs) > 1 {
 		p.kernelMost = x.s.info.CopiesWriteMax
 	}
 	return p.run(reqs)
 }
-
-// While a lane has so many groups in flight, it gathers so many requests for the next:
-// every group's completion word is a pause between two copies.
-const (
-	deep   = 2
-	gather = 16
-)
 
 func (g *GPU) postCPU(x *lane, reqs []channel.Request) (n int, err error) {
 	for n < len(reqs) && g.onCPU(x, &reqs[n]) {
@@ -169,7 +159,7 @@ func (p *post) flush() (err error) {
 	case p.s.engine != nil:
 		p.s.push(p.seq, b, ws)
 		ws = nil
-	case b.Len() > 0 && !p.wide && allWide(ws):
+	case b.Len() > 0 && !p.wide && allWide(ws) && (b.Len() > 1 || b.Size[0] <= p.s.info.CopyWriteMax):
 		n := min(len(ws), 2)
 		err = p.s.q.CopyWrite(b, ws[:n])
 		ws = ws[n:]
