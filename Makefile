@@ -92,12 +92,13 @@ bench-peers: build ## goshmem beside Open MPI, its OSHMEM, MPICH, UCX and plain 
 	$(GO) run ./bench/peers -goshmem $(BUILD)/goshmem $(PEERS_FLAGS)
 
 GPU_TESTS := internal/cuda nvlink/device/cudadev nvlink rma pe moe
-test-gpu-build: ## test binaries for a machine with GPUs, into build/gpu/
+test-gpu-build: ## test binaries for a machine with GPUs, compressed (40 MB), into build/gpu/
 	@mkdir -p $(BUILD)/gpu
 	@set -e; for p in $(GPU_TESTS); do \
 		CGO_ENABLED=0 $(GO) test -c -ldflags='-s -w' -o $(BUILD)/gpu/$$(basename $$p).test ./$$p; \
 	done
 	CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o $(BUILD)/gpu/ ./cmd/goshmem ./examples/gpuring
+	@cd $(BUILD)/gpu && gzip -f goshmem gpuring *.test
 
 test-gpu: ## the tests on a GPU: what is in build/gpu, built first where Go is
 	@if command -v $(GO) >/dev/null; then $(MAKE) test-gpu-build; else echo "no Go here: running what is in $(BUILD)/gpu"; fi

@@ -3,6 +3,9 @@
 # other, each with a bound; one that fails stops none of the others. Logs go to
 # $GPU_LOGS; GPU_SUITES names those wanted, all if unset. Where processes share a GPU they run under an MPS daemon of their own.
 cd "$(dirname "$0")/../../build/gpu" || exit 1
+for z in *.gz; do
+	[ -e "$z" ] && gunzip -f "$z"
+done
 logs=${GPU_LOGS:-$PWD/logs}
 mkdir -p "$logs"
 export GOSHMEM_TEST_GPU=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
