@@ -34,7 +34,8 @@ func (s *spread) take(r Result) {
 }
 
 // steady are those samples that may be compared: none that the machine changed
-// under, and of one placement, the near one if it came as often.
+// under; of one placement, the near one if it came as often; and of one speed of the
+// machine, which the floor tells. The operation's own times have no say.
 func steady(all []Result) (keep []Result, far bool) {
 	var sorted [2][]Result
 	for _, r := range all {
@@ -44,9 +45,28 @@ func steady(all []Result) (keep []Result, far bool) {
 		}
 	}
 	if len(sorted[1]) > len(sorted[0]) {
-		return sorted[1], true
+		return fast(sorted[1]), true
 	}
-	return sorted[0], false
+	return fast(sorted[0]), false
+}
+
+// slowState is how much more the floor takes while another thread, maybe of another
+// machine, has a part of the core.
+const slowState = 1.2
+
+// fast leaves out samples during which the floor was slow.
+func fast(all []Result) []Result {
+	took := func(r Result) float64 { // something that falls as the floor gets faster
+		if r.Floor == 0 || r.Unit == unitNS {
+			return r.Floor
+		}
+		return 1 / r.Floor
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	best := took(slices.MinFunc(all, func(a, b Result) int { return cmp.Compare(took(a), took(b)) }))
+	return slices.DeleteFunc(all, func(r Result) bool { return took(r) > slowState*best })
 }
 
 // Far reports whether the figure was taken while the PEs stood far from each other.

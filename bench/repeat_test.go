@@ -17,6 +17,9 @@ func sample(p50, before, after float64) Result {
 // within one placement.
 func TestSteady(t *testing.T) {
 	near, far, flipped := sample(7, 40, 41), sample(9, 210, 212), sample(20, 40, 212)
+	slow, rate, slowRate := near, near, near
+	slow.Floor = 1.3 * near.Floor
+	rate.Unit, rate.Floor, slowRate.Unit, slowRate.Floor = unitMs, 300, unitMs, 200
 	for _, tc := range []struct {
 		all  []Result
 		kept int
@@ -25,6 +28,8 @@ func TestSteady(t *testing.T) {
 		{nil, 0, false},
 		{[]Result{near, near, flipped}, 2, false},
 		{[]Result{near, far}, 1, false},
+		{[]Result{slow, near, slow}, 1, false},
+		{[]Result{rate, slowRate, rate}, 2, false},
 		{[]Result{near, far, far}, 2, true},
 		{[]Result{flipped, flipped}, 0, false},
 	} {
