@@ -107,6 +107,7 @@ func tcpNotes() []note {
 		{"all", "floor", "C sockets that both sides spin on: the payload there and a byte back (put latency), there and back (get, amo), one way (put-signal), a stream (bandwidth)"},
 		{"all", "openmpi", "--mca pml ob1 --mca btl self,tcp --mca osc pt2pt: one-sided by messages that the target must see to"},
 		{"all", "mpich, oshmem, ucx", "UCX_TLS=tcp; MPICH with MPIR_CVAR_NOLOCAL=1; the target must see to it too"},
+		{"put latency, put rate, get latency", ours, "no floor of its own over TCP: compare with C"},
 		{"all", ours, "-path tcp: the target's proxy sees to it, whatever the target does"},
 	}
 }
