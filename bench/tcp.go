@@ -64,11 +64,12 @@ func closeTCP(k *rawtcp.Link) {
 }
 
 // remoteBatch is how long a batch over TCP takes at least: one round trip at its
-// end must not matter.
-const remoteBatch = 10 * time.Millisecond
+// end must not matter. Nor must it be long: an end that loses its core for a moment
+// spoils a batch, and the median is to be one that was not.
+const remoteBatch = 2 * time.Millisecond
 
 // lockstepBatch is the same for exchanges: one start of both ends.
-const lockstepBatch = 2 * time.Millisecond
+const lockstepBatch = 500 * time.Microsecond
 
 // tcpFloors puts floors over TCP in the place of copies. Latencies of one-sided
 // operations are compared with one way.

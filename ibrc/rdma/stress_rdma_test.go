@@ -24,7 +24,7 @@ import (
 // both PEs of one.
 func world(t *testing.T, cfg pe.Config, fn func(ctx context.Context, p *pe.PE) error) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 240*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // -test.timeout is there too
 	defer cancel()
 	cfg.Size = 2
 	if cfg.HeapSize == 0 {

@@ -45,7 +45,9 @@ const (
 	quietEvery = 16
 
 	gatherBytes = 16 << 10 // are sent at once
-	gatherAfter = 10 * time.Microsecond
+	// A stream's operations follow each other in less; an answer to the last write,
+	// and what is sent in return, come later, and must not wait for company.
+	gatherAfter = 2 * time.Microsecond
 	maxMessage  = 1 << 30
 )
 
