@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"goshmem/coll"
 	"goshmem/heap"
@@ -355,5 +356,59 @@ func TestParseAlgo(t *testing.T) {
 	}
 	if _, err := coll.ParseAlgo("ring"); !errors.Is(err, pe.ErrConfig) {
 		t.Error(err)
+	}
+}
+
+// What does not fit the caches goes past them, and arrives all the same: blocks of
+// any length at any place, short ones between long ones.
+func TestAllToAllVPastCaches(t *testing.T) {
+	const n, long = 3, 6<<20 + 5
+	count := func(from, to int) int { return []int{long, 0, 700, long - 64, 2000}[(2*from+to)%5] }
+	fill := func(b []byte, from, to int) {
+		for i := range b {
+			b[i] = byte(i>>8 + i*(3+from) + 17*to)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := pe.Run(ctx, pe.Config{Size: n, HeapSize: 32 << 20}, func(p *pe.PE) error {
+		c, err := coll.New(ctx, p.Team(), coll.Config{})
+		if err != nil {
+			return err
+		}
+		dst, err := pe.Alloc[byte](ctx, p, n*long+64)
+		if err != nil {
+			return err
+		}
+		me := p.Rank()
+		var send, recv, sendAt, recvAt []int
+		src, end := make([]byte, 0, n*long), 3 // blocks lie at odd places
+		for i := range n {
+			send, sendAt = append(send, count(me, i)), append(sendAt, len(src))
+			src = src[:len(src)+count(me, i)]
+			fill(src[sendAt[i]:], me, i)
+			recv, recvAt = append(recv, count(i, me)), append(recvAt, end)
+			end += count(i, me) + 7
+		}
+		for range 2 {
+			clear(dst.Local())
+			if err := coll.Barrier(ctx, p.Team()); err != nil {
+				return err
+			}
+			if err := coll.AllToAllV(ctx, c, dst, recv, recvAt, src, send, sendAt); err != nil {
+				return err
+			}
+			want := make([]byte, long)
+			for i := range n {
+				fill(want[:recv[i]], i, me)
+				if !bytes.Equal(dst.Local()[recvAt[i]:][:recv[i]], want[:recv[i]]) {
+					t.Errorf("pe %d: the block of pe %d is not what it sent", me, i)
+				}
+			}
+		}
+		return c.Free(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -37,6 +37,7 @@ type Engine struct {
 	rows    *Rows
 	prompt  bool // stepped by a hook: no step may take long
 	budget  int64
+	stream  bool // its bytes do not fit the caches: puts go past them
 	moved   bool
 	told    int   // of in: credits sent
 	rowed   bool  // and the row of the next

@@ -85,10 +85,23 @@ func (e *Engine) putWhole(p *peer, to heap.Ref, b []byte, pos *int64, sig heap.S
 	*pos += int64(len(b))
 	e.moved = true
 	e.budget -= int64(len(b))
+	if e.stream {
+		if err := e.putStream(to, b, p.rank); err != nil || sig == (heap.Signal{}) {
+			return err
+		}
+		return rma.Signal(e.c, sig, rma.SignalAdd, 1, p.rank)
+	}
 	if (sig == heap.Signal{}) {
 		return rma.PutMem(e.c, to, b, p.rank)
 	}
 	return rma.PutMemSignal(e.c, to, b, sig, rma.SignalAdd, 1, p.rank)
+}
+
+// putStream puts past the caches.
+func (e *Engine) putStream(to heap.Ref, b []byte, rank int) error {
+	t, err := rma.PutMemStream(e.c, to, b, rank)
+	e.track(t)
+	return err
 }
 
 // copySelf goes on with the own part.
@@ -104,7 +117,12 @@ func (e *Engine) copySelf() error {
 	for int(e.self) < len(src) && e.budget > 0 {
 		n := min(len(src)-int(e.self), copyPiece)
 		if p.inline && !e.prompt {
-			if err := rma.PutMem(e.c, r.dst.Add(uint64(r.recvAt[e.rank]+e.self)), src[e.self:][:n], e.rank); err != nil {
+			to, part := r.dst.Add(uint64(r.recvAt[e.rank]+e.self)), src[e.self:][:n]
+			if e.stream {
+				if err := e.putStream(to, part, e.rank); err != nil {
+					return err
+				}
+			} else if err := rma.PutMem(e.c, to, part, e.rank); err != nil {
 				return err
 			}
 		} else {

@@ -162,4 +162,12 @@ func (r *Rows) apart(rank int) error {
 	return nil
 }
 
+// bytes is what is read and written here.
+func (r *Rows) bytes() (sum int64) {
+	for i := range r.sendN {
+		sum += r.sendN[i] + r.recvN[i]
+	}
+	return sum
+}
+
 func (r *Rows) send(j int) []byte { return r.src[r.sendAt[j]:][:r.sendN[j]] }
