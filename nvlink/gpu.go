@@ -376,8 +376,7 @@ func (g *GPU) alive(s *stream) {
 		return
 	}
 	s.asked = now
-	if s.ferry != nil && s.done.Load() == pipeBroken {
-		s.failed = fmt.Errorf("nvlink: the peer's device: %w", errs.ErrUnsupported)
+	if s.cut() {
 		return
 	}
 	if err := s.dev.Enter(); err != nil {

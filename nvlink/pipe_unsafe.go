@@ -32,8 +32,17 @@ const (
 // PipeSize is the memory of one pipe in bytes.
 const PipeSize = pipeData + pipeSteps*pipeStep
 
-// pipeBroken in the tail says that the target's device failed.
-const pipeBroken = 1 << 63
+// pipeBroken in the tail says that the target's device failed: behind no step.
+const pipeBroken = ^uint64(0)
+
+// cut reports whether a stream is a pipe's end whose target's device failed.
+func (s *stream) cut() bool {
+	if s.ferry == nil || s.done.Load() != pipeBroken {
+		return false
+	}
+	s.failed = fmt.Errorf("nvlink: the peer's device: %w", errs.ErrUnsupported)
+	return true
+}
 
 type pipe struct {
 	base unsafe.Pointer
@@ -155,6 +164,9 @@ func (c *crossing) run() (whole bool, err error) {
 		total = 0
 	}
 	for done := c.x.resume(r); ; {
+		if c.s.cut() {
+			return false, c.s.failed
+		}
 		pos := c.s.seq + 1
 		m := &c.s.marks[(pos-1)%pipeSteps]
 		if pos-c.s.done.Load() > pipeSteps || m.held {

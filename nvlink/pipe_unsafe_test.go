@@ -2,12 +2,14 @@ package nvlink
 
 import (
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"goshmem/channel"
 	"goshmem/heap"
+	"goshmem/internal/errs"
 	"goshmem/nvlink/device/hostdev"
 )
 
@@ -55,4 +57,31 @@ func FuzzStep(f *testing.F) {
 			channel.ApplySignal(a.word, a.op, a.v)
 		}
 	})
+}
+
+// What waits for a target whose device failed fails, and so does what comes later.
+func TestBrokenPipe(t *testing.T) {
+	dev, err := hostdev.New(1).Open(0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dev.Close()) }()
+	base, addr, err := dev.Pinned(PipeSize)
+	require.NoError(t, err)
+	s, err := newStream(dev)
+	require.NoError(t, err)
+	p := pipe{base, addr}
+	s.done, s.ferry, s.seq = p.tail(), &ferry{pipe: p}, 2*pipeSteps
+	(&intake{pipe: p}).tail().Store(pipeBroken)
+
+	late := crossing{g: &GPU{}, x: &lane{s: s}, s: s, r: &channel.Request{}}
+	_, err = late.run()
+	require.ErrorIs(t, err, errs.ErrUnsupported)
+
+	s.failed = nil
+	x := &lane{s: s, q: []group{{seq: s.seq, n: 1}}}
+	out, n := make([]channel.Completion, 1), 0
+	for end := time.Now().Add(10 * time.Second); n == 0 && time.Now().Before(end); {
+		n = late.g.pollLane(x, out)
+	}
+	require.Equal(t, 1, n)
+	require.ErrorIs(t, out[0].Err, errs.ErrUnsupported)
 }

@@ -84,10 +84,11 @@ func (s *Stream) Exchange(parts []Part) error {
 		x := &s.exchange
 		x.Passed, x.PassedValue = 0, 0
 		if !graph {
-			s.waits++
-			x.Passed, x.PassedValue = s.passAt, s.waits
+			x.Passed, x.PassedValue = s.passAt, s.waits+1
 		}
-		err = s.q.Exchange(x)
+		if err = s.q.Exchange(x); err == nil && !graph {
+			s.waits++
+		}
 		s.dev.Leave()
 	}
 	if err != nil {
