@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -164,6 +165,7 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		"net":          string(vals.Net),
 		"tcp tls":      fmt.Sprint(vals.TCPTLS),
 		"device heap":  fmt.Sprint(vals.DeviceHeap),
+		"device map":   string(vals.DeviceMap),
 		"device stage": fmt.Sprint(layout.StageSize()),
 	}}
 	hellos, err := exchangeJSON(ctx, m, "hello", all, mine)
@@ -171,7 +173,7 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 		return nil, err
 	}
 	for i, h := range hellos {
-		for _, field := range [...]string{"heap size", "contexts", "path", "nodes", "net", "tcp tls", "device heap", "device stage"} {
+		for _, field := range slices.Sorted(maps.Keys(mine.Agree)) {
 			if h.Agree[field] != mine.Agree[field] {
 				return nil, &errs.MismatchError{PE: i, Field: field, Want: mine.Agree[field], Have: h.Agree[field]}
 			}
