@@ -178,7 +178,7 @@ func (n *nets) outward(ctx context.Context, want string) (listen, why string, er
 	if host, _, e := net.SplitHostPort(n.meet); e == nil && !strings.HasPrefix(n.meet, "unix:") {
 		b, err = bootstrap.Facing(ctx, host, want)
 	}
-	if err == nil && (!b.Addr.IsValid() || b.Addr.IsLoopback() && want == "") {
+	if err == nil && (!b.Addr.IsValid() || b.Addr.IsLoopback() && (want == "" || want == bootstrap.AnyInterface)) {
 		b, err = bootstrap.Outward(ctx, want)
 	}
 	if err != nil {
