@@ -1,6 +1,9 @@
 package bootstrap
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // A feud is a connection between two members that broke, by the word of one of
 // them, while both are alive to the hub. Such a connection is not mended, so one of
@@ -46,9 +49,14 @@ func (h *Hub) settleFeuds() {
 		_, remote := s.sink.(*link)
 		return !remote || s.heard > since+1
 	}
+	// The dead testify against nobody.
+	over := func(key [2]int, _ *feud) bool {
+		return h.slots[key[0]].state != stateJoined || h.slots[key[1]].state != stateJoined
+	}
+	maps.DeleteFunc(h.feuds, over)
 	for key, f := range h.feuds {
 		a, b := key[0], key[1]
-		if h.slots[a].state != stateJoined || h.slots[b].state != stateJoined {
+		if over(key, f) { // by a verdict of this tick
 			delete(h.feuds, key)
 			continue
 		}

@@ -99,3 +99,16 @@ func TestAccuse(t *testing.T) {
 		j.complete("after", 0, 1, 3)
 	})
 }
+
+// Who broke with one that died by itself is no worse for it.
+func TestFeudWithTheDead(t *testing.T) {
+	for range 20 { // feuds are looked at in any order
+		h := court(4, -1)
+		for _, pe := range []int{3, 1} {
+			require.NoError(t, h.accuse(0, pe, "x"))
+		}
+		h.lose(3, "it died")
+		h.settleFeuds()
+		require.Equal(t, []int{1, 3}, h.lostRanks())
+	}
+}
