@@ -446,7 +446,7 @@ func (in *intake) check(g *GPU, d *channel.Desc, a *arrival) error {
 		}
 		size = d.Size * d.Type.Size()
 		var ok bool
-		if extent, ok = channel.StridedExtent(d.Size, stride, d.Type); !ok {
+		if extent, ok = channel.StridedExtent(d.Size, stride, d.Type); !ok || stride == 0 && d.Size > 1 {
 			return errNonsense
 		}
 	default:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"goshmem/channel"
 	"goshmem/ibrc"
 	"goshmem/ibrc/rdma"
@@ -102,8 +104,28 @@ func (w *World) dealPorts(ctx context.Context, m bootstrap.Member, hellos []hell
 	if w.nets.path == pathRDMA {
 		return err
 	}
+	if err == nil {
+		err = lockable(uint64(w.layout.Total()), lockLimit())
+	}
 	w.nets.cards, err = exchangeJSON(ctx, m, "rdma", ranks(w.size), rdma.CardOf(nic, err))
 	return err
+}
+
+// lockable refuses segments that a device could not register for want of memory that
+// may be locked: where the path is free to choose, that is a reason for the other.
+func lockable(segment, limit uint64) error {
+	if limit >= segment {
+		return nil
+	}
+	return fmt.Errorf("pe: %d B may be locked (ulimit -l), a segment takes %d B: %w", limit, segment, errs.ErrUnsupported)
+}
+
+func lockLimit() uint64 {
+	var lim unix.Rlimit
+	if unix.Geteuid() == 0 || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) != nil {
+		return unix.RLIM_INFINITY
+	}
+	return lim.Cur
 }
 
 func (w *World) choosePort(hellos []hello, rank int, host []int) (topo.NIC, error) {

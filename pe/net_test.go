@@ -24,3 +24,9 @@ func TestOutwardIsNoLoopback(t *testing.T) {
 		require.False(t, at.Addr().IsLoopback(), "%q: %v", want, at)
 	}
 }
+
+// A segment that may not be locked is a reason against RDMA where the path is free.
+func TestLockable(t *testing.T) {
+	require.NoError(t, lockable(1<<20, 1<<20))
+	require.ErrorIs(t, lockable(1<<20+1, 1<<20), errs.ErrUnsupported)
+}

@@ -127,7 +127,8 @@ type Card struct {
 // CardOf describes a choice, or why there is none.
 func CardOf(nic topo.NIC, err error) Card {
 	if err != nil {
-		return Card{Why: err.Error()}
+		// Everybody gets everybody's: a reason may be long, where a port has many addresses.
+		return Card{Why: fmt.Sprintf("%.300s", err)}
 	}
 	c := Card{At: nic.Port.String(), Link: nic.Port.Link}
 	if nic.GID.Addr.IsValid() {

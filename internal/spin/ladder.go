@@ -61,12 +61,16 @@ func (p Policy) Rest() {
 
 // yield gives the core away: to other processes by the system call (Gosched does
 // not), to goroutines of this process by Gosched. Where each PE has a core the system
-// call would give it to strangers, for as long as the kernel lets them.
+// call gives it to strangers, for as long as the kernel lets them: seldom, but not
+// never, since whoever is waited for may be bound to this core after all.
 func (l *Ladder) yield() bool {
 	if l.Alone && !l.InProcess {
 		Turn(l.i)
 		if l.i%4 == 0 {
 			runtime.Gosched()
+		}
+		if l.i%64 == 0 {
+			Yield()
 		}
 	} else if l.InProcess {
 		runtime.Gosched()
