@@ -106,7 +106,7 @@ test-gpu: ## the tests on a GPU: what is in build/gpu, built first where Go is
 
 NVCC ?= nvcc
 PTX_DIRS := nvlink/device/cudadev nvlink/device/devicetest examples/gpuring
-ptx: ## compile the CUDA kernels to PTX (needs nvcc 13.0; commit what changes)
+ptx: ## compile the CUDA kernels to PTX (needs nvcc, 11.8 or later; commit what changes)
 	@set -e; for d in $(PTX_DIRS); do \
 		$(NVCC) -std=c++17 -ptx -arch=compute_75 -o $$d/kernels.ptx $$d/kernels.cu; \
 		cat $$d/kernels.cu nvlink/device/goshmem.cuh | sha256sum | cut -d' ' -f1 >$$d/kernels.sha256; \
