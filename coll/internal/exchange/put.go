@@ -85,20 +85,21 @@ func (e *Engine) putWhole(p *peer, to heap.Ref, b []byte, pos *int64, sig heap.S
 	*pos += int64(len(b))
 	e.moved = true
 	e.budget -= int64(len(b))
-	if e.stream {
-		if err := e.putStream(to, b, p.rank); err != nil || sig == (heap.Signal{}) {
-			return err
-		}
-		return rma.Signal(e.c, sig, rma.SignalAdd, 1, p.rank)
+	signal := sig != heap.Signal{}
+	if signal && !e.stream {
+		return rma.PutMemSignal(e.c, to, b, sig, rma.SignalAdd, 1, p.rank)
 	}
-	if (sig == heap.Signal{}) {
-		return rma.PutMem(e.c, to, b, p.rank)
+	if err := e.store(to, b, p.rank); err != nil || !signal {
+		return err
 	}
-	return rma.PutMemSignal(e.c, to, b, sig, rma.SignalAdd, 1, p.rank)
+	return rma.Signal(e.c, sig, rma.SignalAdd, 1, p.rank)
 }
 
-// putStream puts past the caches.
-func (e *Engine) putStream(to heap.Ref, b []byte, rank int) error {
+// store puts by this PE's own stores, past the caches if the call does not fit them.
+func (e *Engine) store(to heap.Ref, b []byte, rank int) error {
+	if !e.stream {
+		return rma.PutMem(e.c, to, b, rank)
+	}
 	t, err := rma.PutMemStream(e.c, to, b, rank)
 	e.track(t)
 	return err
@@ -117,12 +118,7 @@ func (e *Engine) copySelf() error {
 	for int(e.self) < len(src) && e.budget > 0 {
 		n := min(len(src)-int(e.self), copyPiece)
 		if p.inline && !e.prompt {
-			to, part := r.dst.Add(uint64(r.recvAt[e.rank]+e.self)), src[e.self:][:n]
-			if e.stream {
-				if err := e.putStream(to, part, e.rank); err != nil {
-					return err
-				}
-			} else if err := rma.PutMem(e.c, to, part, e.rank); err != nil {
+			if err := e.store(r.dst.Add(uint64(r.recvAt[e.rank]+e.self)), src[e.self:][:n], e.rank); err != nil {
 				return err
 			}
 		} else {
