@@ -114,7 +114,7 @@ func (r *collRun) prepare() (err error) {
 		}
 		r.memory = [2][]byte{in.Local(), r.array.Local()}
 	}
-	r.plain, err = newExchange(r.ctx, r.env, int64(largest))
+	r.plain, err = newExchange(r.ctx, r.env, int64(largest), r.k)
 	return err
 }
 
@@ -152,7 +152,50 @@ func (r *collRun) measureSize(size int64) error {
 	if bytes := r.k.bandwidth(r.n, size); r.cfg.Spread == "" && size >= bandwidthFrom && bytes > 0 {
 		t.more = []line{{metric: "bandwidth", unit: unitGBs, bytes: bytes}}
 	}
-	return r.measure(t)
+	if err := r.measure(t); err != nil || !r.k.algo {
+		return err
+	}
+	return r.measure(r.used(t))
+}
+
+// used is a trial in which every PE writes its source anew before each call, and
+// reads what it got before the next: then blocks cross from core to core, as they
+// do in a program, and not their flags alone.
+func (r *collRun) used(t trial) trial {
+	call, floor := t.work, t.floor
+	t.line.metric, t.more = "used", nil
+	t.work = func(ops int) error { return inUse(ops, call, r.src, r.dst) }
+	t.floor = func(ops int) error { return inUse(ops, floor, r.plain.from[:len(r.src)], r.plain.room[:len(r.dst)]) }
+	return t
+}
+
+// inUse does something so many times, and uses its source and destination.
+func inUse(ops int, do func(ops int) error, src, dst []byte) error {
+	for range ops {
+		touch(src, 0)
+		if err := do(1); err != nil {
+			return err
+		}
+		readLines(dst)
+	}
+	return nil
+}
+
+// touch adds to a byte of each cache line, readLines reads one.
+//
+//go:noinline
+func touch(b []byte, v byte) {
+	for i := 0; i < len(b); i += 64 {
+		b[i] += v
+	}
+}
+
+//go:noinline
+func readLines(b []byte) (sum byte) {
+	for i := 0; i < len(b); i += 64 {
+		sum += b[i]
+	}
+	return sum
 }
 
 // lay tells the bytes of each block of a buffer, one behind the other, and their sum.

@@ -16,7 +16,9 @@ import (
 type exchange struct {
 	*env
 	libc    copier
-	from    []byte   // what is sent
+	from    []byte // what is sent: a block for all, or one for each
+	each    bool
+	room    []byte   // what is received
 	blocks  [][]byte // the peers' block for this PE
 	places  []heap.Ref
 	flags   []*uint64 // the peers', for this PE
@@ -27,11 +29,15 @@ type exchange struct {
 	awaited []uint64     // by source
 }
 
-func newExchange(ctx context.Context, e *env, largest int64) (*exchange, error) {
+func newExchange(ctx context.Context, e *env, largest int64, k collective) (*exchange, error) {
 	n, rank := e.p.Size(), e.p.Rank()
-	x := &exchange{env: e, libc: newCopier(), from: make([]byte, largest), sent: make([]uint64, n), awaited: make([]uint64, n)}
+	x := &exchange{env: e, libc: newCopier(), each: k.src == toEach, sent: make([]uint64, n), awaited: make([]uint64, n)}
+	x.from = make([]byte, largest*int64(max(1, k.src.blocks(n))))
 	room, err := e.p.AllocMem(ctx, largest*int64(n), 4096)
 	if err != nil {
+		return nil, err
+	}
+	if x.room, err = e.p.LocalBytes(room, int(largest)*n); err != nil {
 		return nil, err
 	}
 	flags, err := pe.Calloc[uint64](ctx, e.p, n*lineWords)
@@ -87,13 +93,17 @@ func (x *exchange) round(r *collRun) error {
 		if n == silent {
 			continue
 		}
+		from := x.from[:n]
+		if x.each {
+			from = x.from[int64(q)*r.size:][:n]
+		}
 		if x.sent[q]++; x.distant[q] {
-			if err := rma.PutMemSignal(x.c, x.places[q], x.from[:n], x.signals.At(r.rank), rma.SignalAdd, 1, q); err != nil {
+			if err := rma.PutMemSignal(x.c, x.places[q], from, x.signals.At(r.rank), rma.SignalAdd, 1, q); err != nil {
 				return err
 			}
 			continue
 		}
-		x.libc.plain(x.blocks[q][:n], x.from[:n])
+		x.libc.plain(x.blocks[q][:n], from)
 		atomic.StoreUint64(x.flags[q], x.sent[q])
 	}
 	for q := range r.n {

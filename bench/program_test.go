@@ -78,6 +78,9 @@ func expected(c Config) []string {
 			if n >= bandwidthFrom && c.PEs != 1 && c.Spread == "" {
 				s = append(s, fmt.Sprint("bandwidth ", n))
 			}
+			if c.Name == "alltoallv" {
+				s = append(s, fmt.Sprint("used ", n))
+			}
 		}
 	}
 	switch c.Name {

@@ -56,8 +56,8 @@ func groups(getenv func(string) string) []group {
 		{
 			name: "coll", title: "Collectives, processes of one host",
 			suites: []suite{
-				{"alltoallv", "", 2, []int64{kib, 64 * kib, mib}, latency},
-				{"alltoallv", "", 8, []int64{kib, 64 * kib, mib}, latency},
+				{"alltoallv", "", 2, []int64{kib, 64 * kib, mib}, []string{"latency", "used"}},
+				{"alltoallv", "", 8, []int64{kib, 64 * kib, mib}, []string{"latency", "used"}},
 				{"allreduce", "", 2, []int64{8, mib}, latency},
 				{"allreduce", "", 8, []int64{8, mib}, latency},
 			},
@@ -117,6 +117,8 @@ func collNotes() []note {
 		{"alltoallv", ours, "coll.AllToAllV: counts at each member, places need not be known to senders; checks them"},
 		{"alltoallv", "openmpi, mpich", "MPI_Alltoallv with counts and places at both sides, known beforehand"},
 		{"alltoallv", "oshmem", "shmem_alltoall32: one fixed size for all, symmetric places: no v"},
+		{"alltoallv used", "all", "as latency, but each PE writes a byte of each cache line of its source before a call, and reads one of what it got after it"},
+		{"alltoallv used", "oshmem", "two destinations in turns: others write there again, and to see that this PE has read by then is the caller's part (OpenSHMEM 1.4, 9.9.7)"},
 		{"allreduce", ours, "coll.AllReduce, float32 sum, the same bits at every PE"},
 		{"allreduce", "openmpi, mpich", "MPI_Allreduce"},
 		{"allreduce", "oshmem", "shmem_float_sum_to_all and a barrier, without which its work array cannot be used again"},

@@ -29,6 +29,12 @@ static void vector_call(size_t size) {
     MPI_Alltoallv(src, counts, places, MPI_BYTE, dst, counts, places, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void vector_used(size_t size) {
+    use_src(src, size);
+    vector_call(size);
+    use_dst(dst, size);
+}
+
 static void vector_fill(size_t size) {
     filled++;
     for (int q = 0; q < pes; q++) {
@@ -190,6 +196,7 @@ static const struct way ways[] = {
     {"amo", "compare-swap", "ns", 1, 1, 8, 8, swap_call, NULL, nothing, count_right},
     {"barrier", "latency", "ns", 0, 1, 0, SIZE_MAX, barrier_call, NULL, nothing, fine},
     {"alltoallv", "latency", "ns", 0, 1, 1, SIZE_MAX, vector_call, NULL, vector_fill, vector_right},
+    {"alltoallv", "used", "ns", 0, 1, 1, SIZE_MAX, vector_used, NULL, vector_fill, vector_right},
     {"allreduce", "latency", "ns", 0, 1, 1, SIZE_MAX, sum_call, NULL, sum_fill, sum_right},
     {0},
 };

@@ -7,6 +7,7 @@
 #include "vectors.h"
 
 static unsigned char *src, *dst, *box, *own; // own is private
+static unsigned char *places[2];             // dst, and another one
 static float *work;
 static long *sync_a, *sync_b, *words;
 static uint64_t *flag;
@@ -32,12 +33,20 @@ static int all(int yes) {
 }
 
 // Collectives. Two arrays in turns: one may be used again only when all are through.
-static long *turn(void) {
-    static int odd;
-    return (odd ^= 1) ? sync_a : sync_b;
-}
+static int odd;
+
+static long *turn(void) { return (odd ^= 1) ? sync_a : sync_b; }
 
 static void vector_call(size_t size) { shmem_alltoall32(dst, src, size / 4, 0, 0, pes, turn()); }
+
+// Others may write to a place again only when this PE has read: the caller sees to
+// that, by two places in turns.
+static void vector_used(size_t size) {
+    long *sync = turn();
+    use_src(src, size);
+    shmem_alltoall32(places[odd], src, size / 4, 0, 0, pes, sync);
+    use_dst(places[odd], size);
+}
 
 static void vector_fill(size_t size) {
     shmem_barrier_all();
@@ -47,6 +56,8 @@ static void vector_fill(size_t size) {
 }
 
 static int vector_right(size_t size) { return right_bytes(dst, size); }
+
+static int used_right(size_t size) { return right_bytes(places[odd], size); }
 
 static void sum_call(size_t size) {
     shmem_float_sum_to_all((float *)dst, (float *)src, size / sizeof(float), 0, 0, pes, work, turn());
@@ -169,6 +180,7 @@ static const struct way ways[] = {
     {"amo", "compare-swap", "ns", 1, 1, 8, 8, swap_call, NULL, nothing, count_right},
     {"barrier", "latency", "ns", 0, 1, 0, SIZE_MAX, barrier_call, NULL, nothing, fine},
     {"alltoallv", "latency", "ns", 0, 1, 1, SIZE_MAX, vector_call, NULL, vector_fill, vector_right},
+    {"alltoallv", "used", "ns", 0, 1, 1, SIZE_MAX, vector_used, NULL, vector_fill, used_right},
     {"allreduce", "latency", "ns", 0, 1, 1, SIZE_MAX, sum_call, NULL, sum_fill, sum_right},
     {0},
 };
@@ -187,7 +199,8 @@ int main(int argc, char **argv) {
     size_t most = largest(argc, argv), room = most * pes;
     size_t n = SHMEM_ALLTOALL_SYNC_SIZE > SHMEM_REDUCE_SYNC_SIZE ? SHMEM_ALLTOALL_SYNC_SIZE : SHMEM_REDUCE_SYNC_SIZE;
     src = shmem_align(4096, room);
-    dst = shmem_align(4096, room);
+    places[0] = dst = shmem_align(4096, room);
+    places[1] = shmem_align(4096, room);
     box = dst;
     own = aligned_alloc(4096, pages(most));
     work = shmem_malloc((most / 8 + 1 + SHMEM_REDUCE_MIN_WRKDATA_SIZE) * sizeof *work);
@@ -198,7 +211,7 @@ int main(int argc, char **argv) {
     flag = shmem_calloc(16, sizeof *flag);
     count = shmem_calloc(16, sizeof *count);
     shmem_barrier_all();
-    int status = !src || !dst || !own || !work || !sync_a || !sync_b || !words || !votes || !flag || !count ||
+    int status = !src || !dst || !places[1] || !own || !work || !sync_a || !sync_b || !words || !votes || !flag || !count ||
                  run("oshmem", ways, argc, argv);
     shmem_barrier_all();
     shmem_global_exit(status); // shmem_finalize of Open MPI 4.1 faults, in an empty program too

@@ -26,3 +26,15 @@ static int right_floats(const float *dst, size_t n) {
             return 0;
     return 1;
 }
+
+// use_src writes a byte of each cache line of what is sent, use_dst reads one of
+// what has arrived: as programs do.
+static void use_src(unsigned char *src, size_t size) {
+    for (size_t i = 0; i < pes * size; i += 64)
+        *(volatile unsigned char *)&src[i] = src[i];
+}
+
+static void use_dst(const unsigned char *dst, size_t size) {
+    for (size_t i = 0; i < pes * size; i += 64)
+        (void)*(volatile const unsigned char *)&dst[i];
+}
