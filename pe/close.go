@@ -91,6 +91,9 @@ func (p *PE) finish(ctx context.Context) error {
 	p.world.changed()
 	// Nobody may look at this PE's memory any more: waits end by the flag.
 	late := p.settle(ctx)
+	if p.failure != nil {
+		_ = p.member.Accuse(p.rank, failed(p.failure)) // Close without goodbye says it too, but not why
+	}
 	err := p.member.Close()
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, errs.ErrPeerLost) {
 		err = nil
@@ -119,9 +122,11 @@ func (p *PE) quiescent() bool {
 	return idle
 }
 
-// abandon leaves without a goodbye: to the others this PE is lost.
-func (p *PE) abandon(ctx context.Context) {
+// abandon leaves without a goodbye: to the others this PE is lost, for the reason
+// why.
+func (p *PE) abandon(ctx context.Context, why error) {
 	p.once.Do(func() {
+		p.failure = why
 		p.closing.Store(true)
 		p.dropLanes(&errs.ClosedError{PE: p.rank})
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.world.vals.CloseTimeout)
@@ -129,3 +134,6 @@ func (p *PE) abandon(ctx context.Context) {
 		p.end = p.finish(short)
 	})
 }
+
+// failed is what the others hear of a PE whose function returned err.
+func failed(err error) string { return "its function returned: " + err.Error() }

@@ -53,6 +53,7 @@ type PE struct {
 	gone    goodbyes
 	once    sync.Once
 	end     error
+	failure error // why the PE's function ends; set within once
 }
 
 // Rank is this PE's number in the world, from 0.

@@ -2,7 +2,7 @@ package pe
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,20 +13,22 @@ import (
 	"goshmem/internal/errs"
 )
 
-// reapWait bounds the wait for the end of a killed process.
-const reapWait = 5 * time.Second
+const (
+	reapGrace = time.Second     // a process that is about to end may say why before it is killed
+	reapWait  = 5 * time.Second // for the end of a killed one
+)
 
 // reap makes sure that lost PEs of this host can write no more before memory
-// that they may have been writing is used again: it kills their processes and
-// awaits their end. A PE that only was stopped could otherwise wake up in the
-// middle of a copy.
+// that they may have been writing is used again: it awaits the end of their
+// processes, and kills those that do not end. A PE that only was stopped could
+// otherwise wake up in the middle of a copy.
 func (p *PE) reap() error {
 	w := p.world
 	for pe := range w.state {
 		if w.lossOf(pe) == nil || w.localPE(pe) != nil || w.table.Region(pe, 0).Base == nil {
 			continue
 		}
-		if err := kill(w.peers[pe].PID, w.births[pe]); err != nil {
+		if err := kill(w.peers[pe].PID, w.births[pe], reapGrace); err != nil {
 			return &errs.PeerLostError{PE: pe, Cause: fmt.Sprintf("and its process %d cannot be ended: %v", w.peers[pe].PID, err)}
 		}
 	}
@@ -49,9 +51,10 @@ func birth(pid int) string {
 	return string(fields[19])
 }
 
-// kill ends the process of this number and birth and waits until it is gone. The
-// descriptor makes sure that it is one process from the beginning to the end.
-func kill(pid int, born string) error {
+// kill gives the process of this number and birth some time to end by itself, else
+// ends it, and waits until it is gone. The descriptor makes sure that it is one
+// process from the beginning to the end.
+func kill(pid int, born string, grace time.Duration) error {
 	if pid <= 0 || pid == os.Getpid() {
 		return nil
 	}
@@ -66,21 +69,29 @@ func kill(pid int, born string) error {
 	if birth(pid) != born {
 		return nil // it is gone, and the number is another's
 	}
+	if err := awaitEnd(fd, grace); !errors.Is(err, errs.ErrTimeout) {
+		return err
+	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
 		return os.NewSyscallError("pidfd_send_signal", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), reapWait)
-	defer cancel()
-	for ctx.Err() == nil {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
-		if err != nil && err != unix.EINTR {
+	return awaitEnd(fd, reapWait)
+}
+
+// awaitEnd waits until the process of a descriptor has ended; ErrTimeout.
+func awaitEnd(fd int, d time.Duration) error {
+	for until := time.Now().Add(d); ; {
+		left := time.Until(until)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(0, left.Milliseconds())))
+		switch {
+		case err != nil && err != unix.EINTR:
 			return os.NewSyscallError("poll", err)
-		}
-		if n > 0 {
+		case n > 0:
 			return nil
+		case left <= 0:
+			return errs.ErrTimeout
 		}
 	}
-	return errs.ErrTimeout
 }
 
 func closeFD(fd int) { _ = unix.Close(fd) } // nothing written through it

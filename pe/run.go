@@ -33,7 +33,7 @@ import (
 // launcher, and fn runs once. So the same program runs both ways.
 //
 // A PE whose fn returns an error is lost to the others, which get ErrPeerLost
-// with that error as its cause; Run closes the world and returns the first such
+// with that error's text as its cause; Run closes the world and returns the first such
 // error. When ctx ends, every wait ends with its cause.
 func Run(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 	switch {
@@ -83,7 +83,7 @@ func runJoined(ctx context.Context, cfg Config, fn func(p *PE) error) error {
 	err = fn(p)
 	stop()
 	if err != nil {
-		p.abandon(ctx)
+		p.abandon(ctx, err)
 		return err
 	}
 	return p.Close(context.WithoutCancel(ctx))
@@ -116,7 +116,7 @@ func (p *PE) body(ctx context.Context, fn func(p *PE) error, first *firstError) 
 	if err := fn(p); err != nil {
 		first.once.Do(func() { first.err = err })
 		// To the others it is as a process that died: nothing of it will come.
-		p.world.markLost(p.rank, &errs.PeerLostError{PE: p.rank, Cause: "its function returned: " + err.Error()})
+		p.world.markLost(p.rank, &errs.PeerLostError{PE: p.rank, Cause: failed(err)})
 		_ = p.member.Close() // its exchanges end too
 		return err
 	}

@@ -43,6 +43,9 @@ func TestFailedPE(t *testing.T) {
 	s := start(t, "run", "-n", "3", "-prefix", "-grace", "1m", peName, "fail", "1")
 	assert.Equal(t, 1, s.wait())
 	assert.Contains(t, s.out.String(), "[1] error: the body failed\n")
+	for _, rank := range []string{"0", "2"} { // who are told why
+		assert.Regexp(t, `(?m)^\[`+rank+`\] .*pe 1 lost: its function returned: the body failed$`, s.out.String())
+	}
 	assert.Regexp(t, `^goshmem: pe 1 \(process \d+\): exit status 1\n$`, s.err.String())
 }
 

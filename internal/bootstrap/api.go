@@ -52,7 +52,8 @@ type Member interface {
 
 	// Accuse tells the hub that a connection of this member to another one broke
 	// which is not mended. Unless one of the two is found dead, the hub decides which
-	// of them is lost, and tells all: perhaps this one.
+	// of them is lost, and tells all: perhaps this one. A member that accuses itself
+	// gives up: it is lost, for that cause.
 	Accuse(pe int, cause string) error
 
 	// OnEvent sets the function that gets this member's events, in order and from

@@ -24,10 +24,15 @@ type feud struct {
 // pairOf is a feud's key.
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// accuse takes a member's word that its connection to another one broke.
+// accuse takes a member's word that its connection to another one broke, or, of
+// itself, that it gives up.
 func (h *Hub) accuse(by, pe int, cause string) error {
-	if pe < 0 || pe >= len(h.slots) || pe == by {
+	switch {
+	case pe < 0 || pe >= len(h.slots):
 		return wireErr("pe %d accuses pe %d", by, pe)
+	case pe == by:
+		h.lose(by, cause)
+		return nil
 	}
 	key := pairOf(by, pe)
 	if h.slots[by].state != stateJoined || h.slots[pe].state != stateJoined || h.feuds[key] != nil {

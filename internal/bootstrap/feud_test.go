@@ -57,7 +57,10 @@ func TestFeuds(t *testing.T) {
 		require.Empty(t, h.feuds, name)
 	}
 	h := court(2, -1)
-	for _, dst := range []int{-1, 0, 2} {
+	require.NoError(t, h.receive(1, h.slots[1].sink, &msg{kind: kindAccuse, src: 1, dst: 1, text: "I give up"}))
+	require.Equal(t, []int{1}, h.lostRanks())
+	require.Equal(t, "I give up", h.slots[1].cause)
+	for _, dst := range []int{-1, 2} {
 		require.ErrorIs(t, h.receive(0, h.slots[0].sink, &msg{kind: kindAccuse, src: 0, dst: dst}), errWire)
 	}
 }

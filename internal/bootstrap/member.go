@@ -269,7 +269,7 @@ func (m *member) Send(to int, blob []byte) error {
 
 func (m *member) Accuse(pe int, cause string) error {
 	op := fmt.Sprintf("accuse pe %d", pe)
-	if pe < 0 || pe >= m.size || pe == m.rank {
+	if pe < 0 || pe >= m.size {
 		return m.wrap(op, errs.ErrPeer)
 	}
 	if err := m.Err(); err != nil {

@@ -28,7 +28,7 @@ const (
 	kindAskMissing                 // member → hub: who has not joined?
 	kindMissing                    // hub → member: missing
 	kindHubBye                     // hub → member: the hub closes in order
-	kindAccuse                     // member → hub: my connection to dst broke, for text
+	kindAccuse                     // member → hub: my connection to dst broke, or I (dst) give up, for text
 	kindEnd
 )
 
