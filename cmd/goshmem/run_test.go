@@ -24,6 +24,11 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, os.WriteFile(plain, []byte("no program"), 0o644))
 	garbage := filepath.Join(dir, "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte("\x7fELF no program"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prog"), []byte("#!/bin/sh\n[ -f plain ]"), 0o755))
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	relative, err := filepath.Rel(here, dir)
+	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		args   []string
 		status int
@@ -38,6 +43,11 @@ func TestStatus(t *testing.T) {
 		"not executable":    {[]string{"run", plain}, 126, `permission denied\n$`},
 		"no program at all": {[]string{"run", "-n", "2", garbage}, 126, `^goshmem: .*garbage: pe 0: exec format error\n$`},
 		"folder":            {[]string{"run", dir}, 126, `is a directory\n$`},
+		"directory":         {[]string{"run", "-n", "2", "-dir", dir, "./prog"}, 0, `^$`},
+		"relative":          {[]string{"run", "-dir", relative, "./prog"}, 0, `^$`},
+		"relative, hosts":   {hostArgs(script(t, `exec "$@"`), "a,b", "-dir", relative, "./prog"), 0, meetLine + `$`},
+		"no directory":      {[]string{"run", "-dir", "/no/such", "true"}, 1, `^goshmem: true: directory: stat /no/such: no such file or directory\n$`},
+		"a file":            {[]string{"run", "-dir", plain, "true"}, 1, `directory: chdir .*plain: not a directory\n$`},
 		"no program":        {[]string{"run", "-n", "2"}, 2, `^goshmem run: no program\nsee goshmem help run\n$`},
 		"no PEs":            {[]string{"run", "-n", "0", "true"}, 2, `0 PEs are not in`},
 		"many PEs":          {[]string{"run", "-n", "100000", "true"}, 2, `100000 PEs are not in`},

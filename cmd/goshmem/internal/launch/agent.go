@@ -105,7 +105,7 @@ func readOrders(in io.Reader, orders chan<- *order, stop <-chan struct{}) {
 // begin starts the PEs and tells who they are.
 func (a *agent) begin() error {
 	job := a.job
-	cfg := &Config{Program: job.Program, Args: job.Args, Dir: job.Dir, Bind: job.Bind}
+	cfg := &Config{Program: job.Program, Args: job.Args, Bind: job.Bind}
 	if job.Dir != "" {
 		// A relative program is meant from there.
 		if err := os.Chdir(job.Dir); err != nil {
@@ -125,7 +125,7 @@ func (a *agent) begin() error {
 	if _, err := options.Resolve(options.Values{}, env); err != nil {
 		return err
 	}
-	path, err := lookup(job.Program)
+	path, err := lookup(job.Program, "")
 	if err != nil {
 		return err
 	}

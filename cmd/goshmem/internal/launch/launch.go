@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal) (status int,
 
 // beginHere starts the PEs as processes of this host; all, or none is left.
 func (j *job) beginHere(_ context.Context, env []string, vals options.Values, log *slog.Logger) error {
-	path, err := lookup(j.cfg.Program)
+	path, err := lookup(j.cfg.Program, j.cfg.Dir)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -39,11 +40,27 @@ func (e *StartError) Status() int {
 	return StatusFailed
 }
 
-// lookup finds the program as a shell would.
-func lookup(program string) (string, error) {
-	path, err := exec.LookPath(program)
+// lookup finds the program as a shell would that is in dir, if one is named.
+func lookup(program, dir string) (string, error) {
+	at := program
+	if dir != "" {
+		st, err := os.Stat(dir)
+		if err == nil && !st.IsDir() {
+			err = &fs.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
+		}
+		if err != nil {
+			return "", &StartError{Program: program, Err: fmt.Errorf("directory: %w", err), status: StatusFailed}
+		}
+		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			at = filepath.Join(dir, program)
+		}
+	}
+	path, err := exec.LookPath(at)
 	if err == nil {
-		return path, nil
+		if at != program {
+			path, err = filepath.Abs(path) // else it would be from dir once more
+		}
+		return path, err
 	}
 	if e, ok := errors.AsType[*exec.Error](err); ok {
 		err = e.Err // its text has the name again
