@@ -191,7 +191,7 @@ func decodeReason(w uint64) error {
 	case pe.ErrPeerLost:
 		cause = &pe.PeerLostError{PE: who, Cause: fmt.Sprintf("reported by pe %d", origin)}
 	case pe.ErrMismatch:
-		cause = &pe.MismatchError{PE: who, Field: pick(fieldNames(), at(fieldAt, 5)), Want: fmt.Sprintf("one value at pe %d", origin), Have: "another"}
+		cause = &pe.MismatchError{PE: who, Field: pick(fieldNames(), at(fieldAt, 5))}
 	case pe.ErrClosed:
 		cause = &pe.ClosedError{PE: who}
 	}

@@ -180,6 +180,7 @@ func TestReasons(t *testing.T) {
 			if m, ok := errors.AsType[*pe.MismatchError](err); ok {
 				g, _ := errors.AsType[*pe.MismatchError](got)
 				assert.Equal(t, [2]any{m.PE, m.Field}, [2]any{g.PE, g.Field})
+				assert.Equal(t, call+" aborted by pe 5: pe 9 disagrees on root", got.Error())
 			}
 		}
 	}

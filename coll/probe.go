@@ -2,7 +2,6 @@ package coll
 
 import (
 	"errors"
-	"fmt"
 
 	"goshmem/amo"
 	"goshmem/heap"
@@ -58,10 +57,7 @@ func (c *Comm) suspectMembers() error {
 		}
 		for _, f := range shown() {
 			if mask := uint64(1)<<f.bits - 1; v>>f.shift&mask != mine>>f.shift&mask {
-				return &pe.MismatchError{
-					PE: c.world[i], Field: f.name,
-					Want: fmt.Sprintf("one value in call number %d, %s", c.calls, c.cur.name()), Have: "another",
-				}
+				return &pe.MismatchError{PE: c.world[i], Field: f.name}
 			}
 		}
 	}

@@ -33,6 +33,7 @@ func TestArrayAtOutOfRange(t *testing.T) {
 	for _, i := range []int{-1, 10, math.MaxInt, math.MinInt} {
 		assert.True(t, a.At(i).Ref().OutOfRange(), i)
 		assert.Equal(t, uint32(1), a.At(i).Ref().World())
+		assert.Equal(t, "heap+0x1000[out of range]", a.At(i).String())
 	}
 }
 

@@ -70,5 +70,8 @@ func (r Ref) String() string {
 	default:
 		name = fmt.Sprintf("region%d", r.Region())
 	}
+	if r.OutOfRange() {
+		return fmt.Sprintf("%s+%#x[out of range]", name, r.off) // of what was indexed
+	}
 	return fmt.Sprintf("%s+%#x", name, r.off)
 }

@@ -243,6 +243,10 @@ func TestErrorText(t *testing.T) {
 			e.True(errors.As(err, &re), "no RangeError")
 			e.Equal(pe.OpError{Op: "rma: put", PE: 3, Size: 4096, At: "heap+0xff080", Path: "direct", Err: re}, *oe)
 			e.Equal(heap.RangeError{Off: 1<<20 - 4096 + 0x80, Len: 4096, Size: 1 << 20}, *re)
+			a, err := pe.ArrayAt[uint64](p, heap.MakeRef(p.World().ID(), heap.RegionHeap, 64), 8)
+			e.OK(err)
+			err = rma.Put(e.C, a.Slice(6, 9), make([]uint64, 3), 3)
+			e.Equal("rma: put 24 B to pe 3 at heap+0x40[out of range] via direct: out of range", err.Error())
 		})
 	})
 	if err != nil {

@@ -127,7 +127,10 @@ func inline(c *pe.Context, l *channel.Lane, m mode) bool {
 
 func arrayErr[T heap.Elem](c *pe.Context, op string, a heap.Array[T], n, target int) error {
 	size := int64(n) * heap.ElemSize[T]()
-	if !a.Ref().OutOfRange() && !a.Ref().Valid() {
+	switch {
+	case a.Ref().OutOfRange():
+		return opErr(c, op, target, a.Ref(), size, errs.ErrRange)
+	case !a.Ref().Valid():
 		return opErr(c, op, target, a.Ref(), size, errs.ErrBadRef)
 	}
 	return opErr(c, op, target, a.Ref(), size, &heap.RangeError{Len: uint64(size), Size: uint64(a.Bytes())})

@@ -128,10 +128,13 @@ func (e *PeerLostError) Is(t error) bool { return t == ErrPeerLost }
 type MismatchError struct {
 	PE         int
 	Field      string
-	Want, Have string // the value here, and there
+	Want, Have string // the value here, and there; empty where another PE told of it
 }
 
 func (e *MismatchError) Error() string {
+	if e.Want == "" && e.Have == "" {
+		return fmt.Sprintf("pe %d disagrees on %s", e.PE, e.Field)
+	}
 	return fmt.Sprintf("pe %d disagrees on %s: %s here, %s there", e.PE, e.Field, e.Want, e.Have)
 }
 
