@@ -66,7 +66,7 @@ func parse(args []string) (commandLine, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return commandLine{}, errHelp
 		}
-		return bad("%s: %w", name, err)
+		return bad("%s: %w", name, options.FlagError(fs, err))
 	}
 	if fs.NArg() > 0 {
 		return bad("%s: unexpected argument %q", name, fs.Arg(0))

@@ -60,6 +60,8 @@ func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ args, says string }{
 		{"", "want one of put, get"},
 		{"pt", `no program "pt"`},
+		{"pt", "all or scale"},
+		{"put -time 5", "want a time with its unit"},
 		{"-json put", "name comes first"},
 		{"put -size 8", "flag provided but not defined: -size"},
 		{"put -tokens 8", "not defined"},

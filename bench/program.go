@@ -53,16 +53,17 @@ func Names() (names, texts []string) {
 }
 
 func find(name string) (program, error) {
-	names, _ := Names()
 	for _, p := range programs() {
 		if p.name == name {
 			return p, nil
 		}
 	}
+	names, _ := Names()
+	what := fmt.Sprintf("no program %q", name)
 	if name == "" {
-		return program{}, fmt.Errorf("bench: no program named: want one of %s: %w", strings.Join(names, ", "), pe.ErrConfig)
+		what = "no program named"
 	}
-	return program{}, fmt.Errorf("bench: no program %q: want one of %s: %w", name, strings.Join(names, ", "), pe.ErrConfig)
+	return program{}, fmt.Errorf("bench: %s: want one of %s, %s or %s: %w", what, strings.Join(names, ", "), all, scale, pe.ErrConfig)
 }
 
 // Work is the part of one PE in a program that runs in a world. Every PE of the

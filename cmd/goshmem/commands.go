@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"goshmem/internal/options"
 )
 
 // command is one row of the table.
@@ -52,7 +54,7 @@ func (c command) invoke(std stdio, args []string) int {
 		return exitOK
 	}
 	if err != nil {
-		return misused(std, c.name, err)
+		return misused(std, c.name, options.FlagError(fs, err))
 	}
 	return body(std, fs.Args())
 }

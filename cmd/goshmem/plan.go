@@ -56,7 +56,7 @@ func planCommand() command {
 }
 
 func (p *planFlags) declare(fs *flag.FlagSet) {
-	list(fs, "pes", "numbers of PEs (8,64,512,4096,32768,100000)", &p.pes, strconv.Atoi)
+	list(fs, "pes", "numbers of PEs (8,64,512,4096,32768,100000)", &p.pes, number)
 	list(fs, "bytes", "bytes a pair of PEs (1KiB,16KiB,256KiB)", &p.Bytes, options.ParseBytes)
 	fs.IntVar(&p.PerNode, "per-node", p.PerNode, "PEs of a node; each has a port of its own")
 	fs.DurationVar(&p.Latency, "latency", p.Latency, "of a message between nodes")
@@ -88,6 +88,14 @@ func list[T any](fs *flag.FlagSet, name, text string, to *[]T, parse func(string
 	})
 }
 
+func number(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number", s)
+	}
+	return n, nil
+}
+
 // perPeer is what a process keeps of each other PE whether or not it talks to it,
 // outside symmetric memory: measured, see docs/planning.md.
 const perPeer = 260
@@ -97,8 +105,9 @@ func (p *planFlags) print(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "%d PEs a node; ports of %.3g GB/s, %v a message, %v a post; copies at %.3g GB/s, %v each.\n\n",
+	var b strings.Builder // nothing is printed if something is wrong
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(&b, "%d PEs a node; ports of %.3g GB/s, %v a message, %v a post; copies at %.3g GB/s, %v each.\n\n",
 		p.PerNode, float64(p.Bandwidth)/1e9, p.Latency, p.Post, float64(p.Copy)/1e9, p.CopyPost)
 	fmt.Fprintln(t, "PEs\tnodes\theap\truntime\tcollectives\tprocess\tbytes a pair\tway\tpeers (QPs)\trounds\tmessages\tport\ttime\t")
 	for _, n := range p.pes {
@@ -106,14 +115,18 @@ func (p *planFlags) print(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for _, b := range p.Bytes {
-			if err := p.rows(t, n, b, m); err != nil {
+		for _, bytes := range p.Bytes {
+			if err := p.rows(t, n, bytes, m); err != nil {
 				return err
 			}
 			m = "\t\t\t\t\t\t"
 		}
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
 }
 
 // memory is the columns of memory of one PE in a world of n.

@@ -23,7 +23,8 @@ func TestPlan(t *testing.T) {
 	assert.Regexp(t, regexp.MustCompile(`relay +12499 +12499`), lines[4])
 
 	for _, bad := range [][]string{{"-pes", "0"}, {"-pes", "x"}, {"-bytes", "-1"}, {"-bandwidth", "0"}, {"-per-node", "0"}, {"-pes", "9999999"}, {"rest"}} {
-		status, _, stderr := call(append([]string{"plan"}, bad...)...)
+		status, stdout, stderr := call(append([]string{"plan"}, bad...)...)
 		assert.Equal(t, exitUsage, status, "%v: %s", bad, stderr)
+		assert.Empty(t, stdout, bad)
 	}
 }

@@ -54,6 +54,7 @@ func TestStatus(t *testing.T) {
 		"no such flag":      {[]string{"run", "-N", "2", "true"}, 2, `flag provided but not defined: -N`},
 		"no number given":   {[]string{"run", "-n", "two", "true"}, 2, `invalid value "two" for flag -n`},
 		"binding":           {[]string{"run", "-bind", "socket", "true"}, 2, `"socket" is neither "none" nor "core"`},
+		"seconds":           {[]string{"run", "-timeout", "5", "true"}, 2, `flag -timeout: want a time with its unit, such as 10s`},
 		"timeout":           {[]string{"run", "-timeout", "-1s", "true"}, 2, `timeout -1s`},
 		"grace":             {[]string{"run", "-grace", "-1s", "true"}, 2, `grace -1s`},
 		"negative nodes":    {[]string{"run", "-nodes", "-1", "true"}, 2, `-1 simulated nodes of 1 PEs`},
