@@ -50,9 +50,9 @@ type Config struct {
 	// blocks, and those of different nodes do not use the mappings but the
 	// transport that Remote makes. 0: the real ones.
 	Nodes int
-	// Remote makes the transport to PEs of other nodes. nil: between simulated
-	// nodes the simulated link, which the three options below describe; between
-	// hosts, or where Net is "tcp", queue pairs over TCP.
+	// Remote makes the transport to PEs of other nodes. nil: what Net says, which is
+	// by default the simulated link between simulated nodes, described by the three
+	// Sim options below, and between hosts RDMA where both ends have it, else TCP.
 	Remote       TransportFactory
 	Net          string        // "auto", "tcp", "rdma", "sim": the transport between nodes
 	TCPListen    string        // address of this process for TCP between PEs
