@@ -36,7 +36,8 @@ func (p *PE) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
 	return heap.MakeSignals(ref, n), nil
 }
 
-// Alloc allocates an array of n elements. Collective, like AllocMem.
+// Alloc allocates an array of n elements. Collective, like AllocMem. Among a team
+// alone: Team.AllocMem, and ArrayAt of its reference.
 func Alloc[T heap.Elem](ctx context.Context, p *PE, n int) (heap.Array[T], error) {
 	return allocArray[T](ctx, p, "pe: alloc", heap.RegionHeap, n, false)
 }
