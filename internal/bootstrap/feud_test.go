@@ -87,7 +87,7 @@ func TestFeudWaitsForLife(t *testing.T) {
 func TestAccuse(t *testing.T) {
 	forEach(t, func(t *testing.T, a attachment) {
 		j := a.start(t, HubConfig{Size: 4, Holder: HolderLauncher, FailureDeadline: 200 * time.Millisecond, Heartbeat: 10 * time.Millisecond})
-		for _, bad := range []int{-1, 1, 4} {
+		for _, bad := range []int{-1, 4} {
 			require.ErrorIs(t, j.members[1].Accuse(bad, "x"), errs.ErrPeer)
 		}
 		recs := make([]*recorder, 4)
@@ -100,6 +100,13 @@ func TestAccuse(t *testing.T) {
 		}
 		require.ErrorIs(t, j.members[2].Accuse(1, "no"), errs.ErrPeerLost)
 		j.complete("after", 0, 1, 3)
+
+		require.NoError(t, j.members[3].Accuse(3, "I give up"))
+		require.NoError(t, j.members[3].Close())
+		for _, r := range []int{0, 1} {
+			require.Equal(t, "I give up", recs[r].expect(EventLost, 3).Cause)
+		}
+		j.complete("at last", 0, 1)
 	})
 }
 
