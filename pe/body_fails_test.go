@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"goshmem/internal/fabric"
@@ -40,4 +41,20 @@ func TestFailedBodyDropsItsRequests(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the world does not end")
 	}
+}
+
+// Whoever waits for it, in an exchange too, is told why.
+func TestFailedBodyIsTheCause(t *testing.T) {
+	wrong := errors.New("wrong")
+	var lost *pe.PeerLostError
+	err := pe.Run(t.Context(), pe.Config{Size: 2, HeapSize: 1 << 20}, func(p *pe.PE) error {
+		if p.Rank() == 0 {
+			return wrong
+		}
+		_, err := p.AllocMem(t.Context(), 8, 8)
+		assert.ErrorAs(t, err, &lost)
+		return nil
+	})
+	require.ErrorIs(t, err, wrong)
+	require.Equal(t, pe.PeerLostError{PE: 0, Cause: "its function returned: wrong"}, *lost)
 }

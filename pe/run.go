@@ -117,6 +117,7 @@ func (p *PE) body(ctx context.Context, fn func(p *PE) error, first *firstError) 
 		first.once.Do(func() { first.err = err })
 		// To the others it is as a process that died: nothing of it will come.
 		p.world.markLost(p.rank, &errs.PeerLostError{PE: p.rank, Cause: failed(err)})
+		_ = p.member.Accuse(p.rank, failed(err))
 		_ = p.member.Close() // its exchanges end too
 		return err
 	}

@@ -26,7 +26,8 @@ The PEs are processes that this command starts, each bound to a core; with
 -join: mpirun -n 2 goshmem bench put -join.
 
 goshmem bench report FILE… [-o PAGE.html] makes a page of files of JSON lines (-json);
-without -o it prints Markdown. goshmem bench diff OLD NEW [-percent 10] compares two.
+without -o it prints Markdown. goshmem bench diff OLD NEW [-percent 10] compares two;
+with the lines of several runs in each file (>>) it tells change from chance.
 
 Exit status: 0, 1 if data was wrong, a program failed or diff found a regression, 2
 for a wrong command line.

@@ -55,7 +55,7 @@ func TestDeserter(t *testing.T) {
 	s := start(t, "run", "-n", "3", "-prefix", "-grace", "1m", peName, "desert", "2")
 	assert.Equal(t, lostStatus, s.wait())
 	assert.Regexp(t, `(?m)^\[0\] lost: .*pe 2 lost`, s.out.String())
-	assert.Regexp(t, `^goshmem: pe 2 \(process \d+\): ended without leaving its world: .*\ngoshmem: pe [01] \(process \d+\): exit status 7\n$`, s.err.String())
+	assert.Regexp(t, `^goshmem: pe 2 \(process \d+\): ended without leaving its world by Close: .*\ngoshmem: pe [01] \(process \d+\): exit status 7\n$`, s.err.String())
 }
 
 // Those who wait for a PE that has ended are told, long before their deadline.

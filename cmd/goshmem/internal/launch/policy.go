@@ -257,7 +257,7 @@ func (x *proc) story() string {
 	case !x.ended:
 		return "lost: " + x.lost
 	case x.status == 0:
-		return "ended without leaving its world: " + x.lost
+		return "ended without leaving its world by Close: " + x.lost
 	case x.byUs:
 		return "lost: " + x.lost + "; then " + x.how
 	}

@@ -91,18 +91,18 @@ func TestPolicy(t *testing.T) {
 		}, 1},
 		"a deserter": {[]step{
 			{exits(1, 0, ""), ""},
-			{loses(1, "connection"), "arm 5s; pe 1 (process 101): ended without leaving its world: connection"},
+			{loses(1, "connection"), "arm 5s; pe 1 (process 101): ended without leaving its world by Close: connection"},
 			{exits(0, 7, "exit status 7"), "pe 0 (process 100): exit status 7"},
 			{exits(2, 7, "exit status 7"), ""},
 		}, 7},
 		"a deserter whom nobody misses": {[]step{
 			{loses(1, "connection"), "arm 5s"},
-			{exits(1, 0, ""), "pe 1 (process 101): ended without leaving its world: connection"},
+			{exits(1, 0, ""), "pe 1 (process 101): ended without leaving its world by Close: connection"},
 			{exits(0, 0, ""), ""}, {exits(2, 0, ""), ""},
 		}, 0},
 		"a deserter, and others that do not end": {[]step{
 			{exits(1, 0, ""), ""},
-			{loses(1, "connection"), "arm 5s; pe 1 (process 101): ended without leaving its world: connection"},
+			{loses(1, "connection"), "arm 5s; pe 1 (process 101): ended without leaving its world by Close: connection"},
 			{timer, "pes 0, 2: still running 5s later, terminated; terminated [0 2]; arm 2s"},
 			{loses(0, "connection"), ""}, // our doing
 			{exits(0, 143, "signal: terminated"), ""},
@@ -117,7 +117,7 @@ func TestPolicy(t *testing.T) {
 		}, 137},
 		"a loss after all have ended": {[]step{
 			{exits(0, 0, ""), ""}, {exits(1, 0, ""), ""}, {exits(2, 0, ""), ""},
-			{loses(2, "connection"), "pe 2 (process 102): ended without leaving its world: connection"},
+			{loses(2, "connection"), "pe 2 (process 102): ended without leaving its world by Close: connection"},
 			{timer, ""}, {gets(syscall.SIGINT), ""}, {(*policy).expired, ""},
 		}, 0},
 		"interrupt": {[]step{
