@@ -3,8 +3,8 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -18,17 +18,17 @@ var libraries = [...]string{"libcuda.so.1", "libcuda.so"}
 // Load opens the driver's library and initialises the driver.
 func Load() (*Lib, error) {
 	var handle uintptr
-	var all []error
+	var why []string
 	for _, name := range libraries {
 		h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 		if err == nil {
 			handle = h
 			break
 		}
-		all = append(all, err)
+		why = append(why, err.Error())
 	}
 	if handle == 0 {
-		return nil, fmt.Errorf("cuda: no driver, looked for %v: %w: %w", libraries, errs.ErrUnsupported, errors.Join(all...))
+		return nil, fmt.Errorf("cuda: no driver, looked for %s: %w", strings.Join(why, "; "), errs.ErrUnsupported)
 	}
 	l := &Lib{}
 	for i, name := range fns {
