@@ -102,6 +102,9 @@ func (w *World) dealPorts(ctx context.Context, m bootstrap.Member, hellos []hell
 		w.nets.rdma.NIC = &nic
 	}
 	if w.nets.path == pathRDMA {
+		if err != nil {
+			err = fmt.Errorf("pe: path rdma (forced by GOSHMEM_PATH or GOSHMEM_NET): %w", err)
+		}
 		return err
 	}
 	if err == nil {
