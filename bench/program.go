@@ -54,6 +54,7 @@ func Names() (names, texts []string) {
 
 func find(name string) (program, error) {
 	names, _ := Names()
+	names = append(names, all, scale)
 	for _, p := range programs() {
 		if p.name == name {
 			return p, nil
