@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -63,6 +64,8 @@ type collRun struct {
 	in, out   []float32        // the same for reductions
 	sends     []int            // bytes of each block of src
 	recvs     []int            // and of dst
+	wide      [2][]uint64      // source and destination of a strided call
+	pending   []*coll.Pending
 	plain     *exchange
 	size      int64
 	block     int // in elements
@@ -202,7 +205,7 @@ func readLines(b []byte) (sum byte) {
 func (r *collRun) lay(list []int, s shape) ([]int, int) {
 	sum := 0
 	for i := range s.blocks(r.n) {
-		n := r.block
+		n := int(r.size)
 		if r.k.algo {
 			from, to := s.way(r.rank, i)
 			n = int(r.k.sends(r, from, to))
@@ -235,6 +238,9 @@ func (r *collRun) verify() (bool, error) {
 		if r.k.reduces {
 			r.out[0]++
 		}
+		if r.k.strided {
+			r.wide[1][0]++
+		}
 	}
 	if r.k.atRoot && r.rank != 0 {
 		return true, nil
@@ -260,6 +266,13 @@ func (r *collRun) fill() {
 	if r.k.src == none && r.rank == r.root { // in place
 		pattern(r.dst, r.seed(r.k.dst.way(r.rank, 0)))
 	}
+	if r.k.strided {
+		r.wide[0] = make([]uint64, len(r.src)/4)
+		r.wide[1] = make([]uint64, len(r.dst)/4)
+		for i := range len(r.src) / 8 {
+			r.wide[0][2*i] = binary.LittleEndian.Uint64(r.src[8*i:])
+		}
+	}
 }
 
 // term is element i of a PE's source: small whole numbers, whose sums are exact.
@@ -275,6 +288,11 @@ func (r *collRun) seed(from, to int) uint64 {
 
 // right compares the destination with what it should be.
 func (r *collRun) right() bool {
+	if r.k.strided {
+		for i := range len(r.dst) / 8 {
+			binary.LittleEndian.PutUint64(r.dst[8*i:], r.wide[1][2*i])
+		}
+	}
 	if !r.k.reduces {
 		at := 0
 		for i, n := range r.recvs {
@@ -291,7 +309,7 @@ func (r *collRun) right() bool {
 	}
 	n := r.n
 	if r.k.prefix {
-		n = r.rank + 1
+		n = r.rank + int(1-bit(r.k.exclusive))
 	}
 	ranks := float32(n * (n + 1) / 2)
 	for i, v := range r.out[:r.block] {

@@ -54,6 +54,8 @@ type collective struct {
 	reduces    bool // float32, summed
 	atRoot     bool // the root alone has a result
 	prefix     bool // of the PEs up to this one
+	exclusive  bool // and without it
+	strided    bool // 8-byte elements, every other one
 	algo       bool // there are several ways
 	call       func(r *collRun) error
 	// sends is what plain copies would take: how many bytes a PE sends another one
@@ -64,8 +66,11 @@ type collective struct {
 
 // elem is the size of an element.
 func (k collective) elem() int64 {
-	if k.reduces {
+	switch {
+	case k.reduces:
 		return 4
+	case k.strided:
+		return 8
 	}
 	return 1
 }
@@ -156,6 +161,18 @@ func collectives() []collective {
 			call: func(r *collRun) error { return coll.AllToAll(r.ctx, r.comm, r.dst, r.src) },
 		},
 		{
+			name: "alltoalls", text: "alltoall of 8-byte elements with gaps of as many bytes",
+			src: toEach, dst: fromPair, strided: true, sends: toAll,
+			call: func(r *collRun) error {
+				return coll.AllToAllS(r.ctx, r.comm, r.wide[1], r.wide[0], 2, 2, r.block)
+			},
+		},
+		{
+			name: "sendrecv", text: "tagged messages, a block for each pair: all receives, all sends, all waits",
+			src: toEach, dst: fromPair, sends: toAll,
+			call: sendRecv,
+		},
+		{
 			name: "allreduce", text: "sum of float32 vectors at every PE",
 			src: own, dst: own, reduces: true, sends: allreduceSends, rounds: allreduceRounds,
 			call: func(r *collRun) error {
@@ -185,6 +202,14 @@ func collectives() []collective {
 			},
 		},
 		{
+			name: "exscan", text: "sum of float32 vectors of the PEs before each one",
+			src: own, dst: own, reduces: true, prefix: true, exclusive: true,
+			sends: toLater,
+			call: func(r *collRun) error {
+				return coll.ExclusiveScan(r.ctx, r.comm, coll.Sum, r.out[:r.block], r.in[:r.block])
+			},
+		},
+		{
 			name: "broadcast", text: "a block from a root to all; the PEs take turns",
 			src: none, dst: ofRoot, sends: fromRoot,
 			call: func(r *collRun) error { return coll.Broadcast(r.ctx, r.comm, r.root, r.dst) },
@@ -210,4 +235,31 @@ func collectives() []collective {
 			call: func(r *collRun) error { return coll.Scatter(r.ctx, r.comm, r.root, r.dst, r.src) },
 		},
 	}
+}
+
+func sendRecv(r *collRun) error {
+	n := int(r.size)
+	part := func(b []byte, i int) []byte { return b[i*n : (i+1)*n] }
+	r.pending = r.pending[:0]
+	for i := range r.n {
+		p, err := coll.StartRecv(r.comm, i, 0, part(r.dst, i))
+		if err != nil {
+			return err
+		}
+		r.pending = append(r.pending, p)
+	}
+	for i := range r.n {
+		to := (r.rank + i) % r.n
+		p, err := coll.StartSend(r.comm, to, 0, part(r.src, to))
+		if err != nil {
+			return err
+		}
+		r.pending = append(r.pending, p)
+	}
+	for _, p := range r.pending {
+		if err := p.Wait(r.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -35,6 +35,7 @@ const (
 	defaultTime = 300 * time.Millisecond
 	maxSize     = 1 << 40
 	maxPEs      = 1 << 16
+	maxIters    = 1 << 40
 )
 
 // complete checks the configuration and fills in the program's defaults.
@@ -78,8 +79,8 @@ func (c *Config) complete() (program, error) {
 			return bad("a size of %d B is not possible", s)
 		}
 	}
-	if c.Iters < 0 || c.Time < 0 {
-		return bad("a negative number of iterations, or time")
+	if c.Iters < 0 || c.Iters > maxIters || c.Time < 0 {
+		return bad("%d iterations, %v: want up to %d, and no negative time", c.Iters, c.Time, maxIters)
 	}
 	if c.Time == 0 {
 		c.Time = defaultTime

@@ -82,6 +82,9 @@ func parse(args []string) (commandLine, error) {
 		return bad("%s: -join and -inprocess exclude each other", name)
 	}
 	if listed {
+		if c.Time < 0 {
+			return bad("%s: -time %v", name, c.Time)
+		}
 		return c, nil
 	}
 	check := c.Config

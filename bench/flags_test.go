@@ -59,6 +59,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ args, says string }{
 		{"", "want one of put, get"},
+		{"pt", "scatter, all, scale"},
 		{"pt", `no program "pt"`},
 		{"pt", "all or scale"},
 		{"put -time 5", "want a time with its unit"},
@@ -85,6 +86,8 @@ func TestParseRefuses(t *testing.T) {
 		{"gc -nodes 2", "no -nodes"},
 		{"put -iters -5", "negative"},
 		{"put -time -5s", "negative"},
+		{"put -iters 9223372036854775807", "iterations"},
+		{"all -time -1s", "-time -1s"},
 		{"put -path slow", `path "slow": want one of`},
 		{"put -bind socket", "want auto, core or none"},
 		{"put -join -inprocess", "exclude each other"},

@@ -86,7 +86,7 @@ func quick() []Config {
 		{Name: "alltoallv", PEs: 1, Sizes: []int64{8}},
 	}
 	for i, k := range collectives() {
-		all = append(all, Config{Name: k.name, PEs: 2 + i%3, Nodes: i % 3, Sizes: []int64{4, 1000, 70000}})
+		all = append(all, Config{Name: k.name, PEs: 2 + i%3, Nodes: i % 3, Sizes: []int64{max(4, k.elem()), 1000, 70000}})
 	}
 	return all
 }

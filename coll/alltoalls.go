@@ -104,7 +104,18 @@ func (s *strided) step(c *Comm) (bool, error) {
 
 // restride copies n elements between strides.
 func restride(dst, src []byte, dstStride, srcStride, n, elem int) {
-	for i := range n {
-		copy(dst[i*dstStride*elem:][:elem], src[i*srcStride*elem:])
+	switch elem {
+	case 1:
+		restrideOf[uint8](dst, src, dstStride, srcStride, n)
+	case 2:
+		restrideOf[uint16](dst, src, dstStride, srcStride, n)
+	case 4:
+		restrideOf[uint32](dst, src, dstStride, srcStride, n)
+	case 8:
+		restrideOf[uint64](dst, src, dstStride, srcStride, n)
+	default:
+		for i := range n {
+			copy(dst[i*dstStride*elem:][:elem], src[i*srcStride*elem:])
+		}
 	}
 }

@@ -17,7 +17,8 @@ const barrierIndex = 7
 // Barrier returns when every member has called it and every operation that any
 // of them issued before, on any context, is complete and visible. A full memory
 // barrier. If such an operation of this PE failed, Barrier returns its error, once
-// the members have met all the same.
+// the members have met all the same. Barriers of several goroutines of a PE take
+// turns.
 func Barrier(ctx context.Context, t *pe.Team) error {
 	if t == nil {
 		return wrap("coll: barrier", pe.ErrConfig)
@@ -72,6 +73,7 @@ type barrier struct {
 	_       [apartBytes]byte
 	c       *pe.Context
 	health  *health
+	busy    atomic.Bool
 	release heap.Cells // grows by 1 with each central barrier, by abortUnit when a member aborts
 	central bool
 	epoch   uint64
@@ -112,9 +114,16 @@ func newBarrier(t *pe.Team, h *health) *barrier {
 }
 
 // run is one barrier; bad is what failed here before it. A member that fails
-// tells the others.
+// tells the others. Goroutines of one PE take turns; whose turn does not come in
+// time has taken no part, and fails nobody.
 func (b *barrier) run(ctx context.Context, bad error, name string) error {
 	c := b.c
+	if !b.busy.CompareAndSwap(false, true) {
+		if err := b.turn(ctx); err != nil {
+			return err
+		}
+	}
+	defer b.busy.Store(false)
 	if !c.Use() {
 		return &pe.ClosedError{PE: c.PE().Rank()}
 	}
@@ -140,6 +149,19 @@ func (b *barrier) run(ctx context.Context, bad error, name string) error {
 	}
 	err = b.health.fail(err, encodeReason(c.PE().Rank(), name, err))
 	b.tell()
+	return err
+}
+
+// turn waits until no other goroutine of this PE is in a barrier of the team.
+func (b *barrier) turn(ctx context.Context) error {
+	mine := false // a wait may ask again
+	err := b.c.Wait(ctx, true, []int{}, func() bool {
+		mine = mine || b.busy.CompareAndSwap(false, true)
+		return mine
+	})
+	if mine {
+		return nil
+	}
 	return err
 }
 

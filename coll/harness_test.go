@@ -11,10 +11,17 @@ import (
 
 	"goshmem/coll"
 	"goshmem/internal/fabric"
+	"goshmem/internal/faultlab"
 	"goshmem/pe"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test binary runs itself as the processes of a job: see package faultlab.
+func TestMain(m *testing.M) {
+	if code, child := faultlab.Hook(faultRoles()); child {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // lane is a way for operations to reach a peer; every suite runs on each.
 type lane struct {

@@ -225,14 +225,19 @@ func (m *messages) wait(ctx context.Context, op *message, peer int) error {
 	if errors.Is(err, pe.ErrTimeout) {
 		err = errors.Join(&pe.TimeoutError{What: "message", PE: peer}, err)
 	}
-	m.giveUp(op)
-	return err
+	return errors.Join(err, m.giveUp(op))
 }
 
 // giveUp ends a caller's part in an operation. What was not begun is forgotten;
 // the rest of a message goes on without its caller, so that those behind it do.
-func (m *messages) giveUp(op *message) {
+// The error is of a message that is lost.
+func (m *messages) giveUp(op *message) error {
 	switch {
+	case op.recv && op.matched && op.unfit() != nil:
+		err := op.unfit()
+		op.buf, op.left = nil, true // some of it is gone already
+		m.opened()
+		return err
 	case op.recv && op.matched:
 		for i := range m.links {
 			if l := &m.links[i]; l.into == op {
@@ -252,6 +257,7 @@ func (m *messages) giveUp(op *message) {
 		op.left = true
 		m.opened()
 	}
+	return nil
 }
 
 func remove(list []*message, op *message) []*message {

@@ -86,12 +86,16 @@ func (m *messages) adopt(op *message, u *unclaimed) {
 // received ends a receive whose message is there.
 func (m *messages) received(op *message) {
 	op.status.Count = op.total / op.elem
-	var err error
-	if op.total > len(op.buf) || op.total%op.elem != 0 {
-		err = fmt.Errorf("message of %d B with tag %d from member %d for %d elements of %d B: %w",
-			op.total, op.status.Tag, op.status.Source, len(op.buf)/op.elem, op.elem, pe.ErrRange)
+	m.finish(op, op.unfit())
+}
+
+// unfit is what is wrong with the message of a receive.
+func (op *message) unfit() error {
+	if op.total <= len(op.buf) && op.total%op.elem == 0 {
+		return nil
 	}
-	m.finish(op, err)
+	return fmt.Errorf("message of %d B with tag %d from member %d for %d elements of %d B: %w",
+		op.total, op.status.Tag, op.status.Source, len(op.buf)/op.elem, op.elem, pe.ErrRange)
 }
 
 // toSelf delivers a message from this PE to itself.

@@ -1,6 +1,7 @@
 package coll_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -406,6 +407,43 @@ func TestMessagesEndWithTheTeam(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 		assert.ErrorIs(t, coll.FCollect(ctx, c, []byte{1}, []byte{1}), pe.ErrRange)
+		return nil
+	})
+}
+
+// A message that is too long for a receive is lost, whole, also if the receive gives
+// up in the middle: no later one gets what is left of it.
+func TestReceiveOfTooLongGivesUp(t *testing.T) {
+	comm(t, lanes()[0], 2, small(), func(ctx context.Context, c *coll.Comm) error {
+		const messages, n = 20, 60_000
+		long := bytes.Repeat([]byte{7}, n)
+		if c.Rank() == 1 {
+			for tag := range messages {
+				if err := coll.Send(ctx, c, 0, tag, long); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for tag := range messages {
+			for i := 0; ; i++ {
+				got := make([]byte, []int{10, n}[i%2])
+				short, cancel := context.WithTimeout(ctx, 20*time.Microsecond)
+				_, err := coll.Recv(short, c, 1, tag, got)
+				cancel()
+				if err == nil {
+					if err := same("message", got, long); err != nil {
+						return err
+					}
+				}
+				if err == nil || errors.Is(err, pe.ErrRange) {
+					break
+				}
+				if !errors.Is(err, pe.ErrTimeout) {
+					return err
+				}
+			}
+		}
 		return nil
 	})
 }

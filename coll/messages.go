@@ -111,11 +111,11 @@ func (m *messages) check(member, tag int, any bool) error {
 }
 
 func (m *messages) postSend(to, tag int, src []byte, p *Pending) (*message, error) {
-	if err := m.check(to, tag, false); err != nil {
-		return nil, err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.check(to, tag, false); err != nil { // with the lock, which Free's last look takes
+		return nil, err
+	}
 	op := m.take()
 	op.peer, op.tag, op.buf, op.p = to, tag, src, p
 	m.began(op)
@@ -130,11 +130,11 @@ func (m *messages) postSend(to, tag int, src []byte, p *Pending) (*message, erro
 }
 
 func (m *messages) postRecv(from, tag int, dst []byte, elem int, p *Pending) (*message, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.check(from, tag, true); err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	op := m.take()
 	op.recv, op.peer, op.tag, op.buf, op.elem, op.p = true, from, tag, dst, elem, p
 	m.began(op)

@@ -20,10 +20,10 @@ type reduction struct {
 
 	src, dst []byte
 	rs       []transfer // to each member: its block
-	first    int        // the ranks whose blocks this PE folds are [first, end)
+	first    int        // the ranks whose blocks this PE folds are [first, end); none: it folds nothing
 	end      int
 	mine     []byte // own block of src
-	into     []byte // where it is folded to; nil: this PE folds nothing
+	into     []byte // where it is folded to
 	pos      int    // bytes of it folded
 	next     int    // rank whose piece comes next
 	folded   bool
@@ -100,7 +100,7 @@ func (r *reduction) begin(c *Comm) {
 			r.offers[i].ours, r.rs[i].open = sym, !sym
 		}
 	}
-	if r.into == nil || r.first == r.end {
+	if r.first == r.end { // not r.into == nil: empty vectors may be
 		r.folded = true
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"goshmem/coll"
+	"goshmem/heap"
 	"goshmem/internal/raceflag"
 	"goshmem/pe"
 )
@@ -135,6 +136,28 @@ func TestLongBuffers(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Buffers that are nil are as good as empty ones.
+func TestNilBuffers(t *testing.T) {
+	for _, l := range everyLane(t) {
+		comm(t, l, 3, small(), func(ctx context.Context, c *coll.Comm) error {
+			var x []float32
+			var none heap.Array[float32]
+			z := []int{0, 0, 0}
+			for i, err := range []error{
+				coll.Broadcast(ctx, c, 0, x), coll.FCollect(ctx, c, x, x), coll.Collect(ctx, c, x, x, nil), coll.Gather(ctx, c, 2, x, x),
+				coll.Scatter(ctx, c, 1, x, x), coll.AllToAll(ctx, c, x, x), coll.AllToAllS(ctx, c, x, x, 1, 1, 0), coll.Reduce(ctx, c, coll.Sum, 1, x, x),
+				coll.AllReduce(ctx, c, coll.Sum, x, x), coll.ReduceScatter(ctx, c, coll.Sum, x, x), coll.Scan(ctx, c, coll.Sum, x, x),
+				coll.ExclusiveScan(ctx, c, coll.Sum, x, x), coll.AllToAllV(ctx, c, none, z, nil, x, z, nil),
+			} {
+				if err != nil {
+					return fmt.Errorf("%s, call %d: %w", l.name, i, err)
+				}
+			}
+			return nil
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"goshmem/coll"
 	"goshmem/pe"
@@ -182,27 +183,28 @@ func TestStartedBarrierCompletesPuts(t *testing.T) {
 
 // Calls from several goroutines of a PE take turns; here any order will do.
 func TestGoroutinesTakeTurns(t *testing.T) {
-	comm(t, lanes()[0], 2, small(), func(ctx context.Context, c *coll.Comm) error {
-		done := make(chan error, 4)
-		for range 4 {
-			go func() {
-				for range 50 {
-					if err := coll.Broadcast(ctx, c, 0, []byte{1, 2, 3}); err != nil {
-						done <- err
-						return
-					}
+	for _, l := range everyLane(t) {
+		for _, call := range []func(ctx context.Context, c *coll.Comm) error{
+			func(ctx context.Context, c *coll.Comm) error { return coll.Broadcast(ctx, c, 0, []byte{1, 2, 3}) },
+			func(ctx context.Context, c *coll.Comm) error { return coll.Barrier(ctx, c.Team()) },
+			func(ctx context.Context, c *coll.Comm) error { return coll.Sync(ctx, c.Team()) },
+		} {
+			comm(t, l, 3, small(), func(ctx context.Context, c *coll.Comm) error {
+				var eg errgroup.Group
+				for range 4 {
+					eg.Go(func() error {
+						for range 50 {
+							if err := call(ctx, c); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
 				}
-				done <- nil
-			}()
+				return eg.Wait()
+			})
 		}
-		var err error
-		for range 4 {
-			if e := <-done; err == nil {
-				err = e
-			}
-		}
-		return err
-	})
+	}
 }
 
 // Close and Free with calls in flight.

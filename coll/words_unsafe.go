@@ -93,3 +93,14 @@ func headerOf(b []byte) *header {
 func floatsOf(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
+
+// restrideOf copies n elements of the size of T between strides.
+func restrideOf[T any](dst, src []byte, dstStride, srcStride, n int) {
+	view := func(b []byte) []T {
+		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+	}
+	d, s := view(dst), view(src)
+	for i := range n {
+		d[i*dstStride] = s[i*srcStride]
+	}
+}

@@ -415,5 +415,6 @@ func (t *Team) Free(ctx context.Context) error {
 		return wrap(err)
 	}
 	t.pe.release(t.coll)
+	t.pe.member.Forget(t.tag + "/")
 	return nil
 }

@@ -1,6 +1,7 @@
 package pe_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -52,5 +53,33 @@ func TestFreedTeamIsQuiet(t *testing.T) {
 		n, err := rma.ReadSignal(next.CollContext(), next.CollContext().ReleaseWord())
 		require.Zero(t, n)
 		return err
+	}))
+}
+
+// Teams that were freed leave nothing behind.
+func TestFreedTeamsLeaveNothing(t *testing.T) {
+	ctx := testContext(t)
+	require.NoError(t, pe.Run(ctx, pe.Config{Size: 2}, func(p *pe.PE) error {
+		var objects [2]uint64
+		const teams = 500
+		for k := range objects {
+			for range teams {
+				team, err := p.Team().Split(ctx, 0, p.Rank())
+				if err != nil {
+					return err
+				}
+				if err := team.Free(ctx); err != nil {
+					return err
+				}
+			}
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			objects[k] = m.HeapObjects
+		}
+		if p.Rank() == 0 {
+			require.Less(t, int64(objects[1]-objects[0]), int64(teams), "objects kept of %d teams", teams)
+		}
+		return nil
 	}))
 }

@@ -44,7 +44,7 @@ func (c *chart) drawable() bool {
 	for _, k := range c.curves {
 		seen := map[float64]bool{}
 		for _, f := range k.points {
-			if c.x(f) > 0 && f.p50 > 0 {
+			if c.x(f) > 0 && drawable(f.p50) {
 				seen[c.x(f)] = true
 			}
 		}
@@ -54,6 +54,9 @@ func (c *chart) drawable() bool {
 	}
 	return false
 }
+
+// drawable reports whether a figure has a place on a log axis that others share.
+func drawable(v float64) bool { return v > 1e-12 && v < 1e18 }
 
 // svg draws the chart: medians as lines with points, the band to the 99th
 // percentile, floors dashed.
@@ -72,6 +75,8 @@ func (c *chart) svg() (string, error) {
 			return "", err
 		}
 	}
+	span(&p.X)
+	span(&p.Y)
 	p.X.Max *= 1.1 // room for the last label
 	canvas := vgsvg.NewWith(vgsvg.UseWH(chartWidth, chartHeight))
 	p.Draw(draw.New(canvas))
@@ -84,6 +89,14 @@ func (c *chart) svg() (string, error) {
 		return b.String(), nil
 	}
 	return "<svg" + string(body), nil // without the XML prologue: it stands in a page
+}
+
+// span keeps an axis whose values are all alike a range with something in it, which
+// the plotter would make from 1 below.
+func span(a *plot.Axis) {
+	if a.Min == a.Max {
+		a.Min, a.Max = a.Min/2, a.Max*2
+	}
 }
 
 // entry is a curve's line of the legend, which stands above the drawing, where it
@@ -103,16 +116,16 @@ func (c *chart) drawCurve(p *plot.Plot, k curve, col color.NRGBA) error {
 	var mid, bad, floor plotter.XYs
 	for _, f := range k.points {
 		x := c.x(f)
-		if x <= 0 || f.p50 <= 0 {
+		if x <= 0 || !drawable(f.p50) {
 			continue
 		}
 		mid = append(mid, plotter.XY{X: x, Y: f.p50})
 		end := f.p99
-		if end <= 0 {
+		if !drawable(end) {
 			end = f.p50
 		}
 		bad = append(bad, plotter.XY{X: x, Y: end})
-		if f.floor > 0 {
+		if drawable(f.floor) {
 			floor = append(floor, plotter.XY{X: x, Y: f.floor})
 		}
 	}

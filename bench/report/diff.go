@@ -18,6 +18,7 @@ type Change struct {
 	// Significant says that the samples of the two sets differ by a rank test at
 	// 0.05. With fewer than four samples each it never is: Enough tells.
 	Significant, Enough bool
+	Wrong               bool // New comes of wrong data
 	P                   float64
 	Samples             [2]int
 }
@@ -54,7 +55,7 @@ func Compare(before, after Set) Comparison {
 
 // change tests with Mann and Whitney's rank test, as benchstat does.
 func change(o, n figure) Change {
-	d := Change{Figure: n.label(), Unit: n.unit, Old: o.p50, New: n.p50, Samples: [2]int{len(o.samples), len(n.samples)}}
+	d := Change{Figure: n.label(), Unit: n.unit, Old: o.p50, New: n.p50, Wrong: n.wrong, Samples: [2]int{len(o.samples), len(n.samples)}}
 	switch {
 	case o.p50 == n.p50:
 	case o.p50 == 0:
@@ -63,7 +64,7 @@ func change(o, n figure) Change {
 		d.Percent = (n.p50 - o.p50) / o.p50 * 100
 	}
 	if lowerIsBetter(n.unit) {
-		d.Percent = -d.Percent
+		d.Percent = 0 - d.Percent
 	}
 	t := benchmath.DefaultThresholds
 	r := benchmath.AssumeNothing.Compare(benchmath.NewSample(o.samples, &t), benchmath.NewSample(n.samples, &t))
@@ -73,11 +74,12 @@ func change(o, n figure) Change {
 }
 
 // Regressions are the changes for the worse by more than percent that are
-// significant. Where there are too few samples to tell, the medians alone count.
+// significant, and wrong data. Where there are too few samples to tell, the medians
+// alone count.
 func (c Comparison) Regressions(percent float64) []Change {
 	var bad []Change
 	for _, d := range c.Changes {
-		if d.Percent < -percent && (d.Significant || !d.Enough) {
+		if d.Wrong || d.Percent < -percent && (d.Significant || !d.Enough) {
 			bad = append(bad, d)
 		}
 	}
@@ -104,6 +106,8 @@ func (c Comparison) Write(w io.Writer) error {
 func (d Change) remark() string {
 	n := fmt.Sprintf("n=%d+%d", d.Samples[0], d.Samples[1])
 	switch {
+	case d.Wrong:
+		return "WRONG DATA " + n
 	case !d.Enough:
 		return "too few samples to tell: " + n
 	case d.Significant:

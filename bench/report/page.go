@@ -126,4 +126,6 @@ func Markdown(w io.Writer, sets []Set) error {
 }
 
 // cell keeps text from ending a cell or a line.
-func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(s)
+}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,7 +62,9 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, HTML(io.Discard, []Set{s}))
 		require.NoError(t, Markdown(io.Discard, []Set{s}))
 		require.NoError(t, Compare(s, s).Write(io.Discard))
-		require.Empty(t, Compare(s, s).Regressions(0))
+		for _, d := range Compare(s, s).Regressions(0) {
+			require.True(t, d.Wrong)
+		}
 	})
 }
 
@@ -167,8 +171,56 @@ func TestCommands(t *testing.T) {
 	require.NoError(t, Main([]string{"diff", "-percent", "150", a, b}, io.Discard))
 	require.ErrorIs(t, Main([]string{"diff", a, b}, io.Discard), ErrRegression)
 	require.NoError(t, Main([]string{"diff", b, a}, io.Discard))
+	out.Reset()
+	require.NoError(t, Main([]string{"diff", "-h"}, &out))
+	require.Contains(t, out.String(), "-percent")
 	for _, bad := range [][]string{{}, {"x"}, {"report"}, {"report", "-x", a}, {"diff", a}, {"diff", a, b, "-percent", "-1"}} {
 		require.ErrorIs(t, Main(bad, io.Discard), pe.ErrConfig, "%v", bad)
 	}
 	require.ErrorIs(t, Main([]string{"report", filepath.Join(dir, "none")}, io.Discard), os.ErrNotExist)
+}
+
+// Figures that are all alike, tiny or huge have a page too, and text ends no tag.
+func TestOddFigures(t *testing.T) {
+	for _, tc := range []struct {
+		pes  [2]int
+		size [2]int64
+		p50  [2]float64
+	}{
+		{[2]int{2, 2}, [2]int64{8, 64}, [2]float64{0.5, 0.5}},
+		{[2]int{2, 2}, [2]int64{8, 64}, [2]float64{1, 1}},
+		{[2]int{2, 2}, [2]int64{1, math.MaxInt64}, [2]float64{5e-324, math.MaxFloat64 / 4}},
+		{[2]int{1, math.MaxInt}, [2]int64{0, 0}, [2]float64{1e-300, 3}},
+	} {
+		var rs []bench.Result
+		for i := range 2 {
+			for _, odd := range []string{"", `</text></svg><script>"'`} {
+				r := result(tc.size[i], "ns"+odd, tc.p50[i])
+				r.P99, r.Floor, r.PEs = tc.p50[i], tc.p50[i], tc.pes[i]
+				r.Algo, r.Metric = odd, "latency"+odd
+				rs = append(rs, r)
+			}
+		}
+		var b bytes.Buffer
+		require.NoError(t, HTML(&b, []Set{set("a", rs...)}), "%+v", tc)
+		require.NotContains(t, b.String(), "<script")
+	}
+}
+
+// Wrong data and files with nothing in common never pass, whatever is allowed.
+func TestDiffOfNothing(t *testing.T) {
+	wrong := result(8, "ns", 1)
+	wrong.Verified = false
+	require.Len(t, Compare(set("a", result(8, "ns", 1)), set("b", wrong)).Regressions(1e9), 1)
+	require.Empty(t, Compare(set("a", wrong), set("b", result(8, "ns", 1))).Regressions(0))
+
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	for name, r := range map[string]bench.Result{a: result(8, "ns", 1), b: result(9, "ns", 1)} {
+		f, err := os.Create(name)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(r.WriteJSON(f), f.Close()))
+	}
+	for _, args := range [][]string{{"diff", a, b}, {"diff", a, a, "-percent", "NaN"}, {"diff", a, a, "-percent", "Inf"}} {
+		require.ErrorIs(t, Main(args, io.Discard), pe.ErrConfig, "%v", args)
+	}
 }

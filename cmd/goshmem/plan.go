@@ -105,10 +105,7 @@ func (p *planFlags) print(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder // nothing is printed if something is wrong
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(&b, "%d PEs a node; ports of %.3g GB/s, %v a message, %v a post; copies at %.3g GB/s, %v each.\n\n",
-		p.PerNode, float64(p.Bandwidth)/1e9, p.Latency, p.Post, float64(p.Copy)/1e9, p.CopyPost)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "PEs\tnodes\theap\truntime\tcollectives\tprocess\tbytes a pair\tway\tpeers (QPs)\trounds\tmessages\tport\ttime\t")
 	for _, n := range p.pes {
 		m, err := p.memory(n, set.Values)
@@ -122,11 +119,9 @@ func (p *planFlags) print(w io.Writer) error {
 			m = "\t\t\t\t\t\t"
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, b.String())
-	return err
+	fmt.Fprintf(w, "%d PEs a node; ports of %.3g GB/s, %v a message, %v a post; copies at %.3g GB/s, %v each.\n\n",
+		p.PerNode, float64(p.Bandwidth)/1e9, p.Latency, p.Post, float64(p.Copy)/1e9, p.CopyPost)
+	return t.Flush()
 }
 
 // memory is the columns of memory of one PE in a world of n.
@@ -149,7 +144,7 @@ func (p *planFlags) memory(n int, vals options.Values) (string, error) {
 	return fmt.Sprintf("%d\t%d\t%s\t%s\t%s\t%s\t", n, p.nodes(n), short(l.HeapSize()), short(l.RuntimeSize()), short(comm), short(int64(n)*perPeer)), nil
 }
 
-func (p *planFlags) nodes(n int) int { return (n + p.PerNode - 1) / p.PerNode }
+func (p *planFlags) nodes(n int) int { return (n-1)/p.PerNode + 1 }
 
 // rows is both ways of one call.
 func (p *planFlags) rows(w io.Writer, n int, bytes int64, memory string) error {

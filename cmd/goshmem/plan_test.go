@@ -22,9 +22,16 @@ func TestPlan(t *testing.T) {
 	assert.Equal(t, "199984", fields(3)[10], "messages of a PE: a credit and the data for each remote peer")
 	assert.Regexp(t, regexp.MustCompile(`relay +12499 +12499`), lines[4])
 
-	for _, bad := range [][]string{{"-pes", "0"}, {"-pes", "x"}, {"-bytes", "-1"}, {"-bandwidth", "0"}, {"-per-node", "0"}, {"-pes", "9999999"}, {"rest"}} {
+	// All on one node, whose size overflows nothing.
+	status, stdout, stderr = call("plan", "-pes", "8", "-per-node", "9223372036854775807")
+	assert.Equal(t, exitOK, status, stderr)
+	assert.Contains(t, stdout, " direct ")
+
+	for _, bad := range [][]string{{"-pes", "0"}, {"-pes", "x"}, {"-bytes", "-1"}, {"-bandwidth", "0"}, {"-per-node", "0"}, {"-pes", "9999999"}, {"rest"},
+		{"-latency", "-1s"}, {"-post", "-1ns"}, {"-copy-post", "-1s"}, {"-latency", "2562047h"}, {"-post", "100000h"},
+		{"-post", "1h"}, {"-bandwidth", "1", "-bytes", "1TiB"}} {
 		status, stdout, stderr := call(append([]string{"plan"}, bad...)...)
 		assert.Equal(t, exitUsage, status, "%v: %s", bad, stderr)
-		assert.Empty(t, stdout, bad)
+		assert.Empty(t, stdout, "%v", bad)
 	}
 }

@@ -34,6 +34,8 @@ func Predict(c Config, algo coll.Algo, n int64) (Estimate, error) {
 		return Estimate{}, fmt.Errorf("relaysim: %d nodes of %d PEs: %w", c.Nodes, c.PerNode, pe.ErrConfig)
 	case c.Bandwidth < 1 || c.Copy < 1 || n < 0 || n > 1<<40 || algo > coll.AlgoRelay:
 		return Estimate{}, fmt.Errorf("relaysim: %d B a pair, %v, %d B/s, copies %d B/s: %w", n, algo, c.Bandwidth, c.Copy, pe.ErrConfig)
+	case min(c.Latency, c.Post, c.CopyPost) < 0 || max(c.Latency, c.Post, c.CopyPost) > longest:
+		return Estimate{}, fmt.Errorf("relaysim: latency %v, %v a post, %v a copy: want 0 to %v: %w", c.Latency, c.Post, c.CopyPost, longest, pe.ErrConfig)
 	}
 	k := c.Coll.Defaults(fewNodes(c))
 	m := model{Config: c, n: n, slots: k.RelaySlots, merge: k.Merge, payload: int64(k.RelayBytes) - plan.HeaderBytes(c.PerNode)}
@@ -41,17 +43,34 @@ func Predict(c Config, algo coll.Algo, n int64) (Estimate, error) {
 		return Estimate{}, fmt.Errorf("relaysim: a slot of %d B has no room behind its header for %d PEs: %w", k.RelayBytes, c.PerNode, pe.ErrConfig)
 	}
 	m.rounds = c.Nodes > 1 && (algo == coll.AlgoRelay || algo == coll.AlgoAuto && c.PerNode > 1)
+	var e Estimate
 	switch {
 	case m.rounds && (algo == coll.AlgoRelay || n < k.Straight):
-		return m.relay(), nil
+		e = m.relay()
 	case m.rounds: // rounds without bytes take place all the same
-		e := m.direct()
+		e = m.direct()
 		e.Rounds = c.Nodes - 1
 		e.Messages += int64(e.Rounds)
-		e.CPU += time.Duration(e.Rounds) * c.Post
-		return e, nil
+		e.CPU += times(int64(e.Rounds), c.Post)
+	default:
+		e = m.direct()
 	}
-	return m.direct(), nil
+	if max(e.Time, e.CPU) >= longest {
+		return Estimate{}, fmt.Errorf("relaysim: %d B a pair, %v, between %d nodes of %d PEs take more than %v: %w", n, algo, c.Nodes, c.PerNode, longest, pe.ErrRange)
+	}
+	return e, nil
+}
+
+// longest is the longest time that is told; no term of a sum is longer, so that no
+// sum overflows.
+const longest = 10000 * time.Hour
+
+// times is n times d, or longest.
+func times(n int64, d time.Duration) time.Duration {
+	if d > 0 && n > int64(longest/d) {
+		return longest
+	}
+	return time.Duration(n) * d
 }
 
 // fewNodes stands for a team of more nodes: the defaults of more than 16 rounds are
@@ -73,11 +92,11 @@ type model struct {
 
 // copies is the time of copies within the node: so many, of so many bytes in all.
 func (m *model) copies(count, bytes int64) time.Duration {
-	return time.Duration(count)*m.CopyPost + perSecond(bytes, m.Copy)
+	return times(count, m.CopyPost) + perSecond(bytes, m.Copy)
 }
 
 func perSecond(bytes, rate int64) time.Duration {
-	return time.Duration(float64(bytes) / float64(rate) * float64(time.Second))
+	return time.Duration(min(float64(bytes)/float64(rate)*float64(time.Second), float64(longest)))
 }
 
 // within is what happens inside a node in any case: credits with row bytes each, the
@@ -89,7 +108,7 @@ func (m *model) within(row int64) time.Duration {
 
 func (m *model) direct() Estimate {
 	remote := int64(m.Nodes-1) * int64(m.PerNode)
-	posts := time.Duration(remote) * m.Post
+	posts := times(remote, m.Post)
 	if n := m.Nodes * m.PerNode; !m.rounds && m.n <= plan.CarryMax(n) {
 		return m.carry(posts)
 	}
@@ -142,8 +161,8 @@ func (m *model) relay() Estimate {
 	link := plan.CreditBytes + plan.CountBytes*local + own + carried + subs*head
 	e := Estimate{Rounds: int(rounds), Peers: int(rounds), Messages: rounds * posts, LinkBytes: rounds * link}
 	before := m.within(rounds * plan.RowBytes)
-	e.CPU = before + time.Duration(rounds)*(time.Duration(posts)*m.Post+gather+forward)
-	grants := before + time.Duration(rounds)*m.Post
+	e.CPU = before + times(rounds, times(posts, m.Post)+gather+forward)
+	grants := before + times(rounds, m.Post)
 	chain := grants + m.Latency + gather + m.Post + m.Latency + forward // of the last round
 	e.Time = max(e.CPU, chain, before+perSecond(e.LinkBytes, m.Bandwidth)+m.Latency+forward)
 	return e

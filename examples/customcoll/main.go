@@ -20,6 +20,11 @@ func main() {
 	elems := flag.Int("elements", 100_000, "elements of the vectors")
 	calls := flag.Int("calls", 20, "calls of each, back to back")
 	flag.Parse()
+	const most = 1 << 30
+	if flag.NArg() > 0 || *elems < 0 || *elems > most || *calls < 0 {
+		fmt.Fprintf(os.Stderr, "customcoll: want 0 to %d elements, no negative number of calls, and nothing behind the flags\n", most)
+		os.Exit(2)
+	}
 	ctx := context.Background()
 	err := pe.Run(ctx, pe.Config{Size: *n}, func(p *pe.PE) error { return run(ctx, p, *elems, *calls) })
 	if err != nil {

@@ -30,7 +30,7 @@ type Member interface {
 	// Calls are matched by (tag, group) and the count of calls made with them: the
 	// n-th call of one member meets the n-th of each other one. Calls with
 	// different tags or groups are independent of each other. A tag is a name, not
-	// a serial number: each one used is remembered until Close.
+	// a serial number: each one used is remembered until Close, or Forget.
 	//
 	// The hub decides the outcome once, alike for all members of the group: all
 	// blobs; *errs.PeerLostError when one was lost; *errs.ClosedError when one
@@ -42,6 +42,10 @@ type Member interface {
 	// gather completes loses: the blobs are returned. A ctx that has ended before
 	// the call, and bad arguments, count as no call.
 	Gather(ctx context.Context, tag string, group []int, blob []byte) ([][]byte, error)
+
+	// Forget drops the counts of calls whose tags begin with prefix. No member may
+	// use such a tag again.
+	Forget(prefix string)
 
 	// Send passes a copy of blob to another member's OnEvent function. Messages of
 	// one pair arrive in order, before the sender's goodbye or loss. Send never

@@ -3,7 +3,9 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -179,6 +181,12 @@ func (m *member) Gather(ctx context.Context, tag string, group []int, blob []byt
 		own[i] = copyBlob(b)
 	}
 	return own, nil
+}
+
+func (m *member) Forget(prefix string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.seqs, func(key string, _ uint64) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // copyBlob copies b; never nil, so that no attachment differs from another.
