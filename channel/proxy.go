@@ -523,8 +523,11 @@ func (p *Proxy) nap(naps *int, seen *uint64) time.Duration {
 	const short, long = 50 * time.Microsecond, time.Millisecond
 	idle := p.waiters.Load() == 0
 	switch {
-	case idle && !p.ring.Empty() && p.role.Load() == roleFree:
-		return 0
+	case idle && !p.ring.Empty():
+		if p.role.Load() == roleFree {
+			return 0
+		}
+		return short // who holds the role may have looked at the ring before
 	case idle && p.work.Load() != 0:
 		// Work that waits for somebody else: look at it now and then.
 		if *naps++; *naps > 20 {
