@@ -38,7 +38,7 @@ func (h *Hook) Arm() {
 		h.Disarm()
 		return
 	}
-	h.p.kick()
+	h.p.Kick()
 }
 
 // Disarm stops the step; it may be called from inside it.
