@@ -206,6 +206,16 @@ func (r *rig) wait(done func() bool) {
 	}
 }
 
+// await waits for what comes without this goroutine's help.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
 func put(off uint64, src []byte) (Desc, unsafe.Pointer) {
 	return Desc{Op: OpPut, Flags: FlagLocalPtr, DstOff: off, Size: uint64(len(src))}, unsafe.Pointer(unsafe.SliceData(src))
 }

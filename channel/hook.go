@@ -1,9 +1,6 @@
 package channel
 
-import (
-	"runtime"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // Hook is a non-blocking step function that runs under the proxy's role: the
 // engine of a collective or of a user's own protocol, which goes on while the
@@ -41,7 +38,7 @@ func (h *Hook) Arm() {
 		h.Disarm()
 		return
 	}
-	h.p.kick()
+	h.p.Kick()
 }
 
 // Disarm stops the step; it may be called from inside it.
@@ -68,11 +65,5 @@ func (h *Hook) Remove() {
 	p.hooks.Store(&hs)
 	p.mu.Unlock()
 	// A turn that began before still has the old list: let it end.
-	for !p.role.CompareAndSwap(roleFree, roleHeld) {
-		if p.role.Load() == roleOver {
-			return
-		}
-		runtime.Gosched()
-	}
-	p.role.Store(roleFree)
+	p.With(func() {})
 }

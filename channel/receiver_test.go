@@ -41,21 +41,13 @@ func TestReceiverIsLookedAfter(t *testing.T) {
 	r := &receiver{}
 	p.AddTransport(r)
 	defer func() { _ = p.Close(context.Background()) }()
-	await := func(what string, cond func() bool) {
-		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(100 * time.Microsecond) {
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-		}
-	}
 	p.SetLive(true)
 	for range 20 {
-		await("never asleep", p.asleep.Load)
+		await(t, "never asleep", p.asleep.Load)
 		armed := r.armed.Load()
 		polled := r.polled.Load()
 		p.TryPoll()
-		await("never looked after", func() bool { return r.polled.Load() > polled+1 && r.armed.Load() > armed })
+		await(t, "never looked after", func() bool { return r.polled.Load() > polled+1 && r.armed.Load() > armed })
 	}
 	p.SetLive(false)
 }

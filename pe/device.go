@@ -280,9 +280,6 @@ func (d *devices) offer(secret []byte, rank int, export bool) (o deviceOffer, st
 	if h.FD >= 0 {
 		o.FD, stop, err = bootstrap.ServeFD(secret, h.FD)
 		_ = unix.Close(h.FD) // what is served is a duplicate
-		if err != nil {
-			stop = func() error { return nil }
-		}
 	}
 	return o, stop, err
 }
@@ -359,9 +356,20 @@ func (p *PE) DeviceAddr(ref heap.Ref, n uint64, pe int) (uint64, error) {
 
 // fillDevice clears a part of this PE's device heap and waits until it is clear.
 func (p *PE) fillDevice(off, size uint64) error {
+	return p.onDevice("zeroed device memory", func(s device.Stream) error {
+		return s.Fill(p.world.table.Region(p.rank, heap.RegionDevice).Addr+off, 0, size)
+	})
+}
+
+// copyDevice copies between addresses of the device and waits.
+func (p *PE) copyDevice(dst, src, n uint64) error {
+	return p.onDevice("a copy to device memory", func(s device.Stream) error { return s.Copy(dst, src, n) })
+}
+
+// onDevice lets this PE's device work and waits until it is done.
+func (p *PE) onDevice(what string, work func(device.Stream) error) error {
 	dev := p.Device()
-	err := dev.Enter()
-	if err != nil {
+	if err := dev.Enter(); err != nil {
 		return err
 	}
 	defer dev.Leave()
@@ -370,18 +378,16 @@ func (p *PE) fillDevice(off, size uint64) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.Fill(p.world.table.Region(p.rank, heap.RegionDevice).Addr+off, 0, size); err != nil {
+	if err := work(s); err != nil {
 		return err
 	}
-	end := time.Now().Add(p.world.vals.Timeout)
-	for {
+	for end := time.Now().Add(p.world.vals.Timeout); ; time.Sleep(20 * time.Microsecond) {
 		if err := s.Poll(); !errors.Is(err, errs.ErrWouldBlock) {
 			return err
 		}
 		if time.Now().After(end) {
-			return &errs.TimeoutError{What: "zeroed device memory", PE: p.rank}
+			return &errs.TimeoutError{What: what, PE: p.rank}
 		}
-		time.Sleep(20 * time.Microsecond)
 	}
 }
 

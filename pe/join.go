@@ -65,9 +65,7 @@ func Join(ctx context.Context, cfg Config) (*PE, error) {
 		_ = m.Close()
 		return nil, fmt.Errorf("pe: join as rank %d of %d: %w", conn.Rank, conn.Size, err)
 	}
-	for _, warn := range opt.Warnings {
-		p.world.log.Warn(warn)
-	}
+	p.world.warn(opt)
 	return p, nil
 }
 

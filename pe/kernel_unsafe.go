@@ -2,12 +2,10 @@ package pe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"goshmem/channel"
@@ -112,29 +110,6 @@ func (c *Context) NewKernel(cfg KernelConfig) (*Kernel, error) {
 	k.hook = p.world.proxy.AddHook(k.step)
 	k.hook.Arm()
 	return k, nil
-}
-
-// copyDevice copies between addresses of the device and waits.
-func (p *PE) copyDevice(dst, src, n uint64) error {
-	dev := p.Device()
-	if err := dev.Enter(); err != nil {
-		return err
-	}
-	defer dev.Leave()
-	s, err := dev.NewStream()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	if err := s.Copy(dst, src, n); err != nil {
-		return err
-	}
-	for {
-		if err := s.Poll(); !errors.Is(err, errs.ErrWouldBlock) {
-			return err
-		}
-		time.Sleep(20 * time.Microsecond)
-	}
 }
 
 // Addr is the address of the goshmem_t that kernels take.

@@ -20,14 +20,9 @@ const (
 // of the world.
 func (w *World) pathTo(from, to int) (path, why string, err error) {
 	forced, sameNode := w.vals.Path, w.peers[from].Node == w.peers[to].Node
-	switch forced {
-	case options.PathAuto, options.PathDirect, options.PathProxy:
-	case options.PathTCP, options.PathRDMA:
-		return string(forced), "forced by GOSHMEM_PATH", nil
-	default:
-		return "", "", fmt.Errorf("pe: path %s: %w (no such transport in this build)", forced, errs.ErrUnsupported)
-	}
 	switch {
+	case forced == options.PathTCP || forced == options.PathRDMA:
+		return string(forced), "forced by GOSHMEM_PATH", nil
 	case sameNode && forced == options.PathAuto:
 		return pathDirect, "same host, segment mapped", nil
 	case sameNode:

@@ -165,6 +165,7 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 	mem.hub = hub
 	w, err := newWorld(cfg, vals, nil, n, layout, mem, newWorldID())
 	if err == nil {
+		w.warn(opt)
 		for i, base := range bases {
 			stamp(base)
 			enter(w.table, i, base, layout)
@@ -270,6 +271,12 @@ func newWorld(cfg Config, vals options.Values, secret []byte, n int, layout heap
 		w.log = slog.New(slog.DiscardHandler)
 	}
 	return w, nil
+}
+
+func (w *World) warn(opt options.Resolved) {
+	for _, warning := range opt.Warnings {
+		w.log.Warn(warning)
+	}
 }
 
 // start makes the proxy and the transports, once the table is filled.

@@ -126,7 +126,7 @@ func TestRunRefuses(t *testing.T) {
 		"ring too big": {pe.Config{Size: 1, RingCapacity: 1 << 30}, pe.ErrConfig},
 		"heap":         {pe.Config{Size: 1, HeapSize: -1}, pe.ErrConfig},
 		"path":         {pe.Config{Size: 1, Path: "carrier pigeon"}, pe.ErrConfig},
-		"no transport": {pe.Config{Size: 2, Path: "ce"}, pe.ErrUnsupported},
+		"no way":       {pe.Config{Size: 2, Nodes: 2, Path: "direct"}, pe.ErrUnsupported},
 		"memory":       {pe.Config{Size: 4, HeapSize: 1 << 45}, pe.ErrNoMemory},
 		"nodes":        {pe.Config{Size: 2, Nodes: 3}, pe.ErrConfig},
 	} {

@@ -25,23 +25,25 @@ const (
 
 // ServeFD gives a descriptor to all processes of this user that know the secret
 // and ask at addr, until stop is called. It serves a duplicate: fd may be closed
-// at any time. stop waits for exchanges underway, at most a few seconds.
+// at any time. stop waits for exchanges underway, at most a few seconds; with an
+// error there is none, and it does nothing.
 func ServeFD(secret []byte, fd int) (addr string, stop func() error, err error) {
+	nothing := func() error { return nil }
 	if err := checkTexts(secret, ""); err != nil {
-		return "", nil, err
+		return "", nothing, err
 	}
 	addr, err = NewAddress()
 	if err != nil {
-		return "", nil, err
+		return "", nothing, err
 	}
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return "", nil, fmt.Errorf("bootstrap: serve descriptor %d: %w", fd, err)
+		return "", nothing, fmt.Errorf("bootstrap: serve descriptor %d: %w", fd, err)
 	}
 	l, err := Listen(addr)
 	if err != nil {
 		_ = unix.Close(dup)
-		return "", nil, err
+		return "", nothing, err
 	}
 	s := &fdServer{secret: append([]byte(nil), secret...), fd: dup, l: l, conns: make(map[net.Conn]struct{})}
 	s.wg.Add(1)

@@ -91,7 +91,8 @@ func TestFDPassing(t *testing.T) {
 }
 
 func TestFDPassingBadArguments(t *testing.T) {
-	_, _, err := ServeFD(nil, -1)
+	_, stop, err := ServeFD(nil, -1)
+	require.NoError(t, stop(), "callers defer it before they look at the error")
 	require.ErrorIs(t, err, unix.EBADF)
 	_, _, err = ServeFD(make([]byte, maxSecret+1), 0)
 	require.ErrorIs(t, err, errs.ErrConfig)

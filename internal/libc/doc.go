@@ -9,6 +9,5 @@
 // floor that pays it at every copy would flatter what it is compared with, so
 // [Lib.MemcpyN] makes one crossing and then calls memcpy in a loop written in
 // assembly on the C side: per copy there is one indirect call more than a C
-// program's own loop has, 1 to 2 ns. [Lib.Memcpy] is the single call, for sizes
-// where the crossing does not matter.
+// program's own loop has, 1 to 2 ns.
 package libc

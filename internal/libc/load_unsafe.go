@@ -35,13 +35,8 @@ func Load() (*Lib, error) {
 	return &Lib{memcpy: memcpy}, nil
 }
 
-// Memcpy is one call of memcpy, a crossing into C included. The ranges must not
-// overlap. Memory of the Go heap is allowed as long as it holds no pointers.
-func (l *Lib) Memcpy(dst, src unsafe.Pointer, n uintptr) {
-	l.MemcpyN(dst, src, n, 1)
-}
-
-// MemcpyN copies iters times over (n bytes from src to dst, the same ones)
+// MemcpyN copies iters times over (n bytes from src to dst, the same ones; they must
+// not overlap, and may be of the Go heap as long as they hold no pointers)
 // within one crossing. iters <= 0 does nothing. It is not preempted meanwhile,
 // but a garbage collection does not wait for it: to the scheduler it is in a
 // system call.

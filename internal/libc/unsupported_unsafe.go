@@ -17,8 +17,5 @@ func Load() (*Lib, error) {
 	return nil, fmt.Errorf("libc: not loadable in this build: %w", errs.ErrUnsupported)
 }
 
-// Memcpy does nothing: no Lib exists to call it on.
-func (*Lib) Memcpy(dst, src unsafe.Pointer, n uintptr) {}
-
 // MemcpyN does nothing: no Lib exists to call it on.
 func (*Lib) MemcpyN(dst, src unsafe.Pointer, n uintptr, iters int) {}

@@ -45,7 +45,7 @@ func BenchmarkCopy(b *testing.B) {
 	}
 	ways := []way{{"goshmem", Copy, nil}, {"builtin", builtin, nil}}
 	if lib, err := libc.Load(); err == nil {
-		ways = append(ways, way{"libc", lib.Memcpy, lib.MemcpyN})
+		ways = append(ways, way{"libc", func(d, s unsafe.Pointer, n uintptr) { lib.MemcpyN(d, s, n, 1) }, lib.MemcpyN})
 	}
 	for m, name := range []string{repMovsb: "movsb", nonTemporal: "nt"} {
 		if m := method(m); m != plain && available(m) {

@@ -34,18 +34,19 @@ func Markdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Options\n\n" +
 		"Made from the table in internal/options by `go test ./internal/options -update`.\n\n" +
-		"A value is taken from the field of `pe.Config` if there is one (-: none) and it is not zero, else from the environment variable if it is not\n" +
-		"empty, else it is the default. A value that is not allowed is `ErrConfig`, which names the variable and what is\n" +
+		"A value is taken from the field of `pe.Config` if there is one and it is not zero, else from the environment variable\n" +
+		"if it is not empty, else it is the default. A value that is not allowed is `ErrConfig`, which names the variable and what is\n" +
 		"allowed. `goshmem info` prints the values in force and warns of `GOSHMEM_` variables that nobody reads.\n\n" +
 		"Sizes are whole numbers with an optional unit: B, or K, M, G, T, P with or without iB, all powers of 1024.\n" +
 		"Durations are written as in Go: 10s, 1m30s, 200us.\n\n" +
 		"| variable | field | type | default | allowed | meaning |\n" +
 		"| --- | --- | --- | --- | --- | --- |\n")
 	for _, o := range Table() {
-		def, field := o.Default, o.Name
+		def := o.Default
 		if def == "" {
 			def = "-"
 		}
+		field := o.Name
 		if o.EnvOnly {
 			field = "-"
 		}

@@ -143,14 +143,14 @@ func TestResolveRefuses(t *testing.T) {
 		{env: "GOSHMEM_TIMEOUT=10", want: `options: GOSHMEM_TIMEOUT="10": not understood: want a duration above 0 such as 10m`},
 		{env: "GOSHMEM_TIMEOUT=0", want: `options: GOSHMEM_TIMEOUT="0": too small: want a duration above 0 such as 10m`},
 		{env: "GOSHMEM_SPARSE=maybe", want: `options: GOSHMEM_SPARSE="maybe": not understood: want true or false`},
-		{env: "GOSHMEM_PATH=carrier-pigeon", want: `options: GOSHMEM_PATH="carrier-pigeon": no such choice: want one of auto, direct, proxy, tcp, rdma, ce, staged`},
+		{env: "GOSHMEM_PATH=carrier-pigeon", want: `options: GOSHMEM_PATH="carrier-pigeon": no such choice: want one of auto, direct, proxy, tcp, rdma`},
 		{env: "GOSHMEM_SECRET=swordfish", want: `options: GOSHMEM_SECRET="set": not understood: want hex digits, two a byte`},
 		{env: "GOSHMEM_SECRET=abc", want: `options: GOSHMEM_SECRET="set": not understood: want hex digits, two a byte`},
 		{env: "GOSHMEM_SECRET_FILE=a\x00b", want: `options: GOSHMEM_SECRET_FILE="a\x00b": not understood: want any text`},
 		{given: Values{HeapSize: -5}, want: `options: HeapSize="-5B": too small: want a size such as 64MiB, from 4KiB to 64TiB`},
 		{given: Values{RingCapacity: -1}, want: `options: RingCapacity="-1": too small: want a whole number from 1 to 16777216`},
 		{given: Values{Timeout: -time.Second}, want: `options: Timeout="-1s": too small: want a duration above 0 such as 10m`},
-		{given: Values{Path: "PROXY"}, want: `options: Path="PROXY": no such choice: want one of auto, direct, proxy, tcp, rdma, ce, staged`},
+		{given: Values{Path: "PROXY"}, want: `options: Path="PROXY": no such choice: want one of auto, direct, proxy, tcp, rdma`},
 		{given: Values{Secret: "swordfish"}, want: `options: Secret="set": not understood: want hex digits, two a byte`},
 	} {
 		t.Run(c.want, func(t *testing.T) {

@@ -2,15 +2,15 @@ package options
 
 // Option is one row of the table.
 type Option struct {
-	Name    string   // the field of Values and, if not EnvOnly, of pe.Config
+	Name    string   // the field of Values and, unless EnvOnly, of pe.Config
 	Env     string   // the environment variable
 	Type    string   // one of the Type constants
 	Default string   // as one would write it in the environment; empty: none
 	Min     int64    // of numbers and sizes
 	Max     int64    // the same
 	Choices []string // of a choice
+	EnvOnly bool     // pe.Config has no field for it
 	Text    string   // what it does, in a sentence or two
-	EnvOnly bool     // pe.Config has no such field
 	field   func(*Values) any
 }
 
@@ -49,7 +49,7 @@ func Table() []Option {
 		},
 		{
 			Name: "Path", Env: "GOSHMEM_PATH", Type: TypeChoice, Default: string(PathAuto),
-			Choices: []string{string(PathAuto), string(PathDirect), string(PathProxy), string(PathTCP), string(PathRDMA), string(PathCE), string(PathStaged)},
+			Choices: []string{string(PathAuto), string(PathDirect), string(PathProxy), string(PathTCP), string(PathRDMA)},
 			Text:    "How operations reach a peer: auto takes the best there is: loads and stores within a host, between hosts RDMA where both ends have a usable port, else TCP. The others force one. A path that cannot reach a peer is an error at join.",
 			field:   func(v *Values) any { return &v.Path },
 		},
@@ -170,62 +170,62 @@ func Table() []Option {
 			field: func(v *Values) any { return &v.TCPTLS },
 		},
 		{
-			Name: "RDMAGIDIndex", EnvOnly: true, Env: "GOSHMEM_RDMA_GID_INDEX", Type: TypeInt, Default: "-1", Min: -1, Max: 255,
+			Name: "RDMAGIDIndex", Env: "GOSHMEM_RDMA_GID_INDEX", Type: TypeInt, Default: "-1", Min: -1, Max: 255, EnvOnly: true,
 			Text:  "Index in the port's GID table. -1: RoCE v2 before v1, IPv4 before IPv6, and never a link-local one.",
 			field: func(v *Values) any { return &v.RDMAGIDIndex },
 		},
 		{
-			Name: "RDMAGID", EnvOnly: true, Env: "GOSHMEM_RDMA_GID", Type: TypeText,
+			Name: "RDMAGID", Env: "GOSHMEM_RDMA_GID", Type: TypeText, EnvOnly: true,
 			Text:  "IP address that the GID must have.",
 			field: func(v *Values) any { return &v.RDMAGID },
 		},
 		{
-			Name: "RDMAPkey", EnvOnly: true, Env: "GOSHMEM_RDMA_PKEY", Type: TypeInt, Default: "-1", Min: -1, Max: 65535,
+			Name: "RDMAPkey", Env: "GOSHMEM_RDMA_PKEY", Type: TypeInt, Default: "-1", Min: -1, Max: 65535, EnvOnly: true,
 			Text:  "Partition key, membership bit aside. -1: the port's first.",
 			field: func(v *Values) any { return &v.RDMAPkey },
 		},
 		{
-			Name: "RDMAMTU", EnvOnly: true, Env: "GOSHMEM_RDMA_MTU", Type: TypeInt, Default: "0", Min: 0, Max: 4096,
+			Name: "RDMAMTU", Env: "GOSHMEM_RDMA_MTU", Type: TypeInt, Default: "0", Min: 0, Max: 4096, EnvOnly: true,
 			Text:  "Path MTU in bytes: 256, 512, 1024, 2048 or 4096. 0: the lower of the two ports' active ones.",
 			field: func(v *Values) any { return &v.RDMAMTU },
 		},
 		{
-			Name: "RDMATC", EnvOnly: true, Env: "GOSHMEM_RDMA_TC", Type: TypeInt, Default: "0", Min: 0, Max: 255,
+			Name: "RDMATC", Env: "GOSHMEM_RDMA_TC", Type: TypeInt, Default: "0", Min: 0, Max: 255, EnvOnly: true,
 			Text:  "Traffic class of RDMA packets.",
 			field: func(v *Values) any { return &v.RDMATC },
 		},
 		{
-			Name: "RDMASL", EnvOnly: true, Env: "GOSHMEM_RDMA_SL", Type: TypeInt, Default: "0", Min: 0, Max: 15,
+			Name: "RDMASL", Env: "GOSHMEM_RDMA_SL", Type: TypeInt, Default: "0", Min: 0, Max: 15, EnvOnly: true,
 			Text:  "Service level of RDMA packets.",
 			field: func(v *Values) any { return &v.RDMASL },
 		},
 		{
-			Name: "RDMATimeout", EnvOnly: true, Env: "GOSHMEM_RDMA_TIMEOUT", Type: TypeInt, Default: "18", Min: 1, Max: 31,
+			Name: "RDMATimeout", Env: "GOSHMEM_RDMA_TIMEOUT", Type: TypeInt, Default: "18", Min: 1, Max: 31, EnvOnly: true,
 			Text:  "A packet without acknowledgement is sent again after 4.096 us x 2^n; adapters take up to four times as long.",
 			field: func(v *Values) any { return &v.RDMATimeout },
 		},
 		{
-			Name: "RDMARetries", EnvOnly: true, Env: "GOSHMEM_RDMA_RETRIES", Type: TypeInt, Default: "6", Min: 0, Max: 7,
+			Name: "RDMARetries", Env: "GOSHMEM_RDMA_RETRIES", Type: TypeInt, Default: "6", Min: 0, Max: 7, EnvOnly: true,
 			Text:  "How often it is sent again before the peer counts as lost. On some devices 7 is for ever.",
 			field: func(v *Values) any { return &v.RDMARetries },
 		},
 		{
-			Name: "RDMARNRRetries", EnvOnly: true, Env: "GOSHMEM_RDMA_RNR_RETRIES", Type: TypeInt, Default: "7", Min: 0, Max: 7,
+			Name: "RDMARNRRetries", Env: "GOSHMEM_RDMA_RNR_RETRIES", Type: TypeInt, Default: "7", Min: 0, Max: 7, EnvOnly: true,
 			Text:  "How often a message is sent again that finds no receive. 7 is for ever.",
 			field: func(v *Values) any { return &v.RDMARNRRetries },
 		},
 		{
-			Name: "RDMASQDepth", EnvOnly: true, Env: "GOSHMEM_RDMA_SQ_DEPTH", Type: TypeInt, Default: "256", Min: 1, Max: 65536,
+			Name: "RDMASQDepth", Env: "GOSHMEM_RDMA_SQ_DEPTH", Type: TypeInt, Default: "256", Min: 1, Max: 65536, EnvOnly: true,
 			Text:  "Work requests under way in one queue pair. Less where the device has less.",
 			field: func(v *Values) any { return &v.RDMASQDepth },
 		},
 		{
-			Name: "RDMACQDepth", EnvOnly: true, Env: "GOSHMEM_RDMA_CQ_DEPTH", Type: TypeInt, Default: "4096", Min: 1, Max: 4 * mib,
+			Name: "RDMACQDepth", Env: "GOSHMEM_RDMA_CQ_DEPTH", Type: TypeInt, Default: "4096", Min: 1, Max: 4 * mib, EnvOnly: true,
 			Text:  "Work requests under way in all queue pairs of a process. Less where the device has less.",
 			field: func(v *Values) any { return &v.RDMACQDepth },
 		},
 		{
-			Name: "RDMAInline", EnvOnly: true, Env: "GOSHMEM_RDMA_INLINE", Type: TypeInt, Default: "256", Min: 8, Max: 1024,
+			Name: "RDMAInline", Env: "GOSHMEM_RDMA_INLINE", Type: TypeInt, Default: "256", Min: 8, Max: 1024, EnvOnly: true,
 			Text:  "Bytes that a work request carries itself. Less where the device grants less.",
 			field: func(v *Values) any { return &v.RDMAInline },
 		},

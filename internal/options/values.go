@@ -74,9 +74,7 @@ const (
 	PathProxy  Path = "proxy"  // same host, but all through ring and proxy
 	PathTCP    Path = "tcp"
 	PathRDMA   Path = "rdma"
-	PathSim    Path = "sim"    // the simulated link, between simulated nodes
-	PathCE     Path = "ce"     // the GPU's copy engines
-	PathStaged Path = "staged" // through host memory
+	PathSim    Path = "sim" // the simulated link, between simulated nodes
 )
 
 // Secret is the job's secret in hex. Printing one tells only whether it is set.

@@ -136,19 +136,3 @@ func function(address string) string {
 	}
 	return address
 }
-
-// Nearest returns the indices of those of to that are nearest to d, and their
-// distance; none if to is empty. Several may be equally near: which of them to
-// take is up to the caller.
-func (m *Machine) Nearest(d Device, to []Device) ([]int, Distance) {
-	best, at := UnknownPlace, []int(nil)
-	for i, x := range to {
-		switch dist := m.Distance(d, x); {
-		case dist < best:
-			best, at = dist, []int{i}
-		case dist == best:
-			at = append(at, i)
-		}
-	}
-	return at, best
-}

@@ -75,28 +75,6 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	m := ReadAt(twoSockets(t).root)
-	for _, tc := range []struct {
-		name string
-		gpu  int
-		at   []int
-		dist Distance
-	}{
-		{"behind the switch", 1, []int{0, 1}, SameSwitch},
-		{"same node", 2, []int{2}, SameNode},
-		{"unknown place", 0, []int{0, 1, 2}, UnknownPlace},
-	} {
-		at, dist := m.Nearest(m.GPUs[tc.gpu], m.NICs)
-		if !slices.Equal(at, tc.at) || dist != tc.dist {
-			t.Errorf("%s: %v %v, want %v %v", tc.name, at, dist, tc.at, tc.dist)
-		}
-	}
-	if at, _ := m.Nearest(m.GPUs[0], nil); len(at) != 0 {
-		t.Errorf("nearest of none: %v", at)
-	}
-}
-
 // Nothing at all is a machine of notes.
 func TestReadNothing(t *testing.T) {
 	m := ReadAt(t.TempDir())
