@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ args, says string }{
 		{"", "want one of put, get"},
-		{"pt", "scatter, all, scale"},
+		{"pt", "scatter, all or scale"},
 		{"pt", `no program "pt"`},
 		{"pt", "all or scale"},
 		{"put -time 5", "want a time with its unit"},
