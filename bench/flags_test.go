@@ -61,7 +61,6 @@ func TestParseRefuses(t *testing.T) {
 		{"", "want one of put, get"},
 		{"pt", "scatter, all or scale"},
 		{"pt", `no program "pt"`},
-		{"pt", "all or scale"},
 		{"put -time 5", "want a time with its unit"},
 		{"-json put", "name comes first"},
 		{"put -size 8", "flag provided but not defined: -size"},
