@@ -117,7 +117,7 @@ func do[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T], v
 		return old, nil
 	}
 	fetch := new(T)
-	t, err := slow(c, name, op, word, v, cond, fetch, target, false)
+	t, err := slow(c, name, op, word, v, cond, fetch, target, awaited)
 	if err == nil && !t.Done() {
 		err = wait(c, name, word.Ref(), target, t)
 	}
@@ -135,14 +135,23 @@ func send[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T],
 		l.Leave()
 		return nil
 	}
-	_, err := slow(c, name, op, word, v, 0, nil, target, false)
+	_, err := slow(c, name, op, word, v, 0, nil, target, queued)
 	return err
 }
+
+// mode is how an operation that cannot be done at once goes on.
+type mode uint8
+
+const (
+	queued  mode = iota // when there is room
+	awaited             // and the caller waits for it next
+	try                 // ErrWouldBlock where there is no room
+)
 
 // slow is everything but the straight way: first use of a lane, errors, a lane
 // with operations pending, and the ring. fetch gets the old value when the
 // ticket is complete; nil: it is not wanted.
-func slow[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T], v, cond T, fetch *T, target int, try bool) (Ticket, error) {
+func slow[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T], v, cond T, fetch *T, target int, m mode) (Ticket, error) {
 	size := uint64(unsafe.Sizeof(v))
 	fail := func(err error) (Ticket, error) {
 		if err == errs.ErrWouldBlock {
@@ -163,7 +172,7 @@ func slow[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T],
 	if err != nil {
 		return fail(err)
 	}
-	if p := l.Mapped(word.Ref()); p != nil && (l.Enter() || !try && c.Settle(l) && l.Enter()) {
+	if p := l.Mapped(word.Ref()); p != nil && (l.Enter() || m != try && c.Settle(l) && l.Enter()) {
 		old := apply(op, p, v, cond)
 		if fetch != nil {
 			*fetch = old
@@ -179,8 +188,11 @@ func slow[T Number](c *pe.Context, name string, op channel.Op, word heap.Ptr[T],
 	if fetch != nil {
 		d.Flags = channel.FlagFetch | channel.FlagLocalPtr
 	}
+	if m == awaited {
+		d.Flags |= channel.FlagAwaited
+	}
 	var t Ticket
-	if try {
+	if m == try {
 		t, err = c.TrySubmit(l, &d, unsafe.Pointer(fetch))
 	} else {
 		t, err = c.Submit(context.Background(), l, &d, unsafe.Pointer(fetch))

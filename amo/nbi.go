@@ -11,42 +11,42 @@ import (
 
 // FetchNBI reads the word into *fetch.
 func FetchNBI[T Number](c *pe.Context, fetch *T, word heap.Ptr[T], target int) (Ticket, error) {
-	return slow(c, "amo: fetch nbi", channel.OpAMOFetch, word, 0, 0, fetch, target, false)
+	return slow(c, "amo: fetch nbi", channel.OpAMOFetch, word, 0, 0, fetch, target, queued)
 }
 
 // FetchAddNBI adds v; the old value goes to *fetch.
 func FetchAddNBI[T Number](c *pe.Context, fetch *T, word heap.Ptr[T], v T, target int) (Ticket, error) {
-	return slow(c, "amo: fetch add nbi", channel.OpAMOAdd, word, v, 0, fetch, target, false)
+	return slow(c, "amo: fetch add nbi", channel.OpAMOAdd, word, v, 0, fetch, target, queued)
 }
 
 // FetchIncNBI adds 1; the old value goes to *fetch.
 func FetchIncNBI[T Integer](c *pe.Context, fetch *T, word heap.Ptr[T], target int) (Ticket, error) {
-	return slow(c, "amo: fetch inc nbi", channel.OpAMOAdd, word, 1, 0, fetch, target, false)
+	return slow(c, "amo: fetch inc nbi", channel.OpAMOAdd, word, 1, 0, fetch, target, queued)
 }
 
 // SwapNBI stores v; the old value goes to *fetch.
 func SwapNBI[T Number](c *pe.Context, fetch *T, word heap.Ptr[T], v T, target int) (Ticket, error) {
-	return slow(c, "amo: swap nbi", channel.OpAMOSwap, word, v, 0, fetch, target, false)
+	return slow(c, "amo: swap nbi", channel.OpAMOSwap, word, v, 0, fetch, target, queued)
 }
 
 // CompareSwapNBI stores v if the word equals cond; the old value goes to *fetch.
 func CompareSwapNBI[T Integer](c *pe.Context, fetch *T, word heap.Ptr[T], cond, v T, target int) (Ticket, error) {
-	return slow(c, "amo: compare swap nbi", channel.OpAMOCompareSwap, word, v, cond, fetch, target, false)
+	return slow(c, "amo: compare swap nbi", channel.OpAMOCompareSwap, word, v, cond, fetch, target, queued)
 }
 
 // FetchAndNBI combines the word with v; the old value goes to *fetch.
 func FetchAndNBI[T Integer](c *pe.Context, fetch *T, word heap.Ptr[T], v T, target int) (Ticket, error) {
-	return slow(c, "amo: fetch and nbi", channel.OpAMOAnd, word, v, 0, fetch, target, false)
+	return slow(c, "amo: fetch and nbi", channel.OpAMOAnd, word, v, 0, fetch, target, queued)
 }
 
 // FetchOrNBI combines the word with v; the old value goes to *fetch.
 func FetchOrNBI[T Integer](c *pe.Context, fetch *T, word heap.Ptr[T], v T, target int) (Ticket, error) {
-	return slow(c, "amo: fetch or nbi", channel.OpAMOOr, word, v, 0, fetch, target, false)
+	return slow(c, "amo: fetch or nbi", channel.OpAMOOr, word, v, 0, fetch, target, queued)
 }
 
 // FetchXorNBI combines the word with v; the old value goes to *fetch.
 func FetchXorNBI[T Integer](c *pe.Context, fetch *T, word heap.Ptr[T], v T, target int) (Ticket, error) {
-	return slow(c, "amo: fetch xor nbi", channel.OpAMOXor, word, v, 0, fetch, target, false)
+	return slow(c, "amo: fetch xor nbi", channel.OpAMOXor, word, v, 0, fetch, target, queued)
 }
 
 // TryAdd is Add that returns ErrWouldBlock where that would wait for room.
@@ -58,12 +58,12 @@ func TryAdd[T Number](c *pe.Context, word heap.Ptr[T], v T, target int) error {
 		l.Leave()
 		return nil
 	}
-	_, err := slow(c, "amo: add", channel.OpAMOAdd, word, v, 0, nil, target, true)
+	_, err := slow(c, "amo: add", channel.OpAMOAdd, word, v, 0, nil, target, try)
 	return err
 }
 
 // TryFetchAddNBI is FetchAddNBI that returns ErrWouldBlock where that would wait
 // for room.
 func TryFetchAddNBI[T Number](c *pe.Context, fetch *T, word heap.Ptr[T], v T, target int) (Ticket, error) {
-	return slow(c, "amo: fetch add nbi", channel.OpAMOAdd, word, v, 0, fetch, target, true)
+	return slow(c, "amo: fetch add nbi", channel.OpAMOAdd, word, v, 0, fetch, target, try)
 }

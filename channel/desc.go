@@ -96,17 +96,21 @@ const (
 	// process, in the offset's field; the local region is not read.
 	FlagLocalDevice
 
+	// FlagAwaited: who queues it waits for it next. Of this process alone: strangers'
+	// descriptors do not have it.
+	FlagAwaited
+
 	allFlags = FlagLocalPtr | FlagFetch | FlagSigRuntime | FlagLocalDevice
 )
 
 func (f Flags) String() string {
 	s := ""
-	for i, n := range [...]string{"local-ptr", "fetch", "sig-runtime", "local-device"} {
+	for i, n := range [...]string{"local-ptr", "fetch", "sig-runtime", "local-device", "awaited"} {
 		if f&(1<<i) != 0 {
 			s += "|" + n
 		}
 	}
-	if r := f &^ allFlags; r != 0 {
+	if r := f &^ (allFlags | FlagAwaited); r != 0 {
 		s += fmt.Sprintf("|%#x", uint8(r))
 	}
 	if s == "" {

@@ -40,6 +40,7 @@ type Lane struct {
 	bell *futex.Bell // the peer's; nil where only its own agents ring it
 
 	gathers Receiver // the transport, if it is one
+	prompt  bool     // Caps.Prompt
 	copies  uint64   // bytes of a put that it copies
 	cfg     LaneConfig
 
@@ -123,7 +124,8 @@ func NewLane(cfg LaneConfig) *Lane {
 	rt := cfg.Table.Region(cfg.Peer, heap.RegionRuntime)
 	l.rtBase, l.rtSize = rt.Base, rt.Size
 	if cfg.Transport != nil {
-		l.copies = cfg.Transport.Caps().Copies
+		caps := cfg.Transport.Caps()
+		l.copies, l.prompt = caps.Copies, caps.Prompt
 	}
 	l.gathers, _ = cfg.Transport.(Receiver)
 	l.key = heap.MakeRef(cfg.Table.World, heap.RegionHeap, 0).Key()

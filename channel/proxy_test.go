@@ -319,3 +319,21 @@ func BenchmarkPost(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/32, "ns/request")
 }
+
+// Who queues a signal, or what he waits for, posts it himself where the transport is
+// prompt; the background goroutine is asleep.
+func TestProxyPrompt(t *testing.T) {
+	for _, set := range []func(d *Desc){
+		func(d *Desc) { d.SigOp, d.SigVal = SigAdd, 1 },
+		func(d *Desc) { d.Flags |= FlagAwaited },
+	} {
+		r := newRig(t, 1, 4, 4, 16, 10)
+		r.lanes[0].Load().prompt = true
+		require.Eventually(t, func() bool { return r.p.parked.Load() != 0 }, 20*time.Second, time.Millisecond)
+		d, p := put(0, []byte{1})
+		set(&d)
+		tk := r.submit(0, d, p)
+		require.NoError(t, hold(r, func() { require.Equal(t, 1, r.f.posts) }))
+		r.wait(tk.Done)
+	}
+}

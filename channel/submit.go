@@ -41,6 +41,9 @@ func (p *Proxy) TrySubmit(l *Lane, d *Desc, ptr unsafe.Pointer) (Ticket, error) 
 		p.ring.Local(pos).Ptr = ptr
 	}
 	p.ring.Publish(pos)
+	if l.prompt && (d.SigOp != SigNone || d.Flags&FlagAwaited != 0) && g&gateCount == 1 {
+		p.TryPoll() // somebody waits for it: not by a core that begins later, or must be woken first
+	}
 	if l.gathers != nil {
 		if !p.gathered.Load() || pos-p.ring.Consumed() >= handEvery {
 			p.Hand(l)

@@ -46,6 +46,9 @@ type Caps struct {
 	// RingsBells tells whether its agent rings the target's bell. One that does
 	// not (a NIC, a stream) makes the target's sleepers poll.
 	RingsBells bool
+	// Prompt tells that who queues a signal, or what he waits for, in an idle lane
+	// posts it himself: another core would begin later than it takes.
+	Prompt bool
 }
 
 // Description is what `goshmem info` prints of a transport.

@@ -106,13 +106,16 @@ func (s *stream) push(seq uint64, b *device.Batch, ws []device.Word) {
 	s.ring.Write(seq, &d)
 }
 
-// start starts the kernel if it is over and has something to do. With the device
-// current.
+// start starts the kernel if it is over and has something to do.
 func (s *stream) start() error {
 	// The end is told behind the last completion.
 	if s.ended.Load() != s.runs || int64(s.done.Load()-s.seq) >= 0 {
 		return nil
 	}
+	if s.failed = s.dev.Enter(); s.failed != nil {
+		return s.failed
+	}
+	defer s.dev.Leave()
 	s.runs++
 	err := s.q.Serve(&device.Resident{
 		Ring: s.addr, Slots: s.slots, Start: s.done.Load(), Ended: s.endAt, Run: s.runs, Idle: uint64(engineIdle),
@@ -126,12 +129,8 @@ func (s *stream) start() error {
 // tend starts the kernels that ended before they saw the latest request.
 func (g *GPU) tend() {
 	for _, s := range g.engines {
-		if s.failed != nil || s.ended.Load() != s.runs || int64(s.done.Load()-s.seq) >= 0 {
-			continue
-		}
-		if s.failed = s.dev.Enter(); s.failed == nil {
-			_ = s.start()
-			s.dev.Leave()
+		if s.failed == nil {
+			_ = s.start() // what is queued there finds the failure
 		}
 	}
 }

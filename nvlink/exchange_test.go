@@ -5,15 +5,17 @@ import (
 	"testing"
 
 	"goshmem/coll"
+	"goshmem/internal/cuda"
 	"goshmem/internal/errs"
 	"goshmem/internal/suite"
 	"goshmem/nvlink/device"
+	"goshmem/nvlink/device/cudadev"
 	"goshmem/rma"
 )
 
 // matrix is the bytes from each PE to each, in a round.
 func matrix(round, from, to, n int) int {
-	switch v := round*7 + from*n + to; v % 5 {
+	switch v := round*7 + from*n + to; v % 6 {
 	case 0:
 		return 0
 	case 1:
@@ -22,8 +24,10 @@ func matrix(round, from, to, n int) int {
 		return 1 + v%40
 	case 3:
 		return 65536 + 16*v
-	default:
+	case 4:
 		return 100000 + v
+	default:
+		return 200000 + v // more than lands in mail
 	}
 }
 
@@ -35,7 +39,7 @@ func TestGPUExchange(t *testing.T) {
 				q, s := newStreams(e)
 				x, err := coll.NewStreamed(s)
 				e.OK(err)
-				const room = 1 << 20
+				const room = 2 << 20
 				src, err := e.P.CallocDevice(e.Ctx, room, 0)
 				e.OK(err)
 				dst, err := e.P.CallocDevice(e.Ctx, room, 0)
@@ -123,6 +127,61 @@ func TestGPUExchangeMismatch(t *testing.T) {
 		e.Is(s.Err(), errs.ErrMismatch)
 		e.OK(s.Close(e.Ctx))
 		e.Barrier()
+	})
+}
+
+// Alltoallvs of a graph go on where those before it stopped.
+func TestGPUExchangeGraph(t *testing.T) {
+	onGPU(t)
+	world(t, 2, func(e *suite.Env) {
+		q, s := newStreams(e)
+		x, err := coll.NewStreamed(s)
+		e.OK(err)
+		const room = 1 << 20
+		mem, err := e.P.CallocDevice(e.Ctx, 2*room, 0)
+		e.OK(err)
+		lib, cs := e.P.Device().(*cudadev.Device).Driver().Lib(), cuda.Stream(q.Handle())
+		calls := func() error {
+			for _, n := range []int{100, 300000, 8} { // the last one's are looked at
+				counts := []int{n, n}
+				if err := x.AllToAllV(mem.Add(room), counts, nil, mem, counts, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		e.OK(calls())
+		var g cuda.Graph
+		var exec cuda.GraphExec
+		in(e, func() error {
+			e.OK(lib.StreamBeginCapture(cs, cuda.CaptureThread))
+			e.OK(calls())
+			g, err = lib.StreamEndCapture(cs)
+			e.OK(err)
+			exec, err = lib.GraphInstantiate(g)
+			return err
+		})
+		for i := range 1000 {
+			if i%50 == 0 {
+				v := byte(i/50*2 + e.Rank())
+				e.OK(rma.PutLocal(e.C, mem, rma.Bytes([]byte{v, 8: v}), e.Rank()))
+				e.OK(rma.Quiet(e.Ctx, e.C))
+			}
+			in(e, func() error { return lib.GraphLaunch(exec, cs) })
+			if i%7 == 3 {
+				e.OK(calls())
+			}
+			if i%50 == 49 {
+				idle(e, q)
+				e.OK(s.Err())
+				for p := range 2 {
+					e.Equal(byte(i/50*2+p), read(e, mem.Add(room+8*uint64(p)), 1)[0])
+				}
+			}
+		}
+		in(e, func() error { return lib.GraphExecDestroy(exec) })
+		in(e, func() error { return lib.GraphDestroy(g) })
+		e.OK(s.Close(e.Ctx))
 	})
 }
 

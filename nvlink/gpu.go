@@ -138,7 +138,7 @@ func (g *GPU) Describe() channel.Description {
 }
 
 // Caps says that requests complete later, and that streams ring nobody.
-func (g *GPU) Caps() channel.Caps { return channel.Caps{Kinds: allKinds[:]} }
+func (g *GPU) Caps() channel.Caps { return channel.Caps{Kinds: allKinds[:], Prompt: true} }
 
 var allKinds = [2]heap.Kind{heap.KindHost, heap.KindCUDA}
 

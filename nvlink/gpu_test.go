@@ -174,8 +174,10 @@ func TestGPUOnStreamEnds(t *testing.T) {
 			idle(e, qs[i])
 			e.OK(ss[i].Err())
 		}
-		e.OK(ss[0].WaitSignal(sigs.At(0), rma.GE, 1)) // there is room again
-		idle(e, qs[0])
+		e.OK(ss[0].Close(e.Ctx)) // there is room again
+		last := len(ss) - 1
+		e.OK(ss[last].WaitSignal(sigs.At(0), rma.GE, 1))
+		idle(e, qs[last])
 	})
 	// The loss of the only other PE ends a wait.
 	cfg := pe.Config{Size: 2, HeapSize: 1 << 20, DeviceHeap: 1 << 20, DeviceDriver: "host", Timeout: 30 * time.Second}

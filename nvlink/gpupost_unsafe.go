@@ -34,14 +34,14 @@ func (g *GPU) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 	if x.s.failed != nil {
 		return 0, x.s.failed
 	}
+	if x.s.engine != nil {
+		return g.postEngine(x, reqs)
+	}
 	if err := x.s.dev.Enter(); err != nil {
 		return 0, err
 	}
 	defer x.s.dev.Leave()
-	switch {
-	case x.s.engine != nil:
-		return g.postEngine(x, reqs)
-	case x.s.ferry != nil:
+	if x.s.ferry != nil {
 		return g.postFerry(x, reqs)
 	}
 	p := post{g: g, x: x, s: x.s, l: l, seq: x.s.seq + 1, kernelMost: x.s.info.CopyWriteMax}

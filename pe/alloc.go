@@ -138,6 +138,11 @@ func (t *Team) AllocDevice(ctx context.Context, size, align int64) (heap.Ref, er
 	return t.alloc(ctx, "pe: team alloc device", heap.RegionDevice, size, align, false)
 }
 
+// CallocDevice is AllocDevice of zeroed memory.
+func (t *Team) CallocDevice(ctx context.Context, size, align int64) (heap.Ref, error) {
+	return t.alloc(ctx, "pe: team calloc device", heap.RegionDevice, size, align, true)
+}
+
 // AllocSignals is PE.AllocSignals among the members of the team alone.
 func (t *Team) AllocSignals(ctx context.Context, n int) (heap.Signals, error) {
 	const op = "pe: team alloc signals"

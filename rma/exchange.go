@@ -3,7 +3,6 @@ package rma
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"goshmem/heap"
 	"goshmem/internal/errs"
@@ -20,45 +19,20 @@ type Part struct {
 // MaxExchange is the most members of an Exchange.
 const MaxExchange = device.MaxParts
 
-// makeExchange takes the memory that the members tell each other by. Collective, and
-// before AllocSignals is over on any member.
-func (s *Stream) makeExchange(ctx context.Context) error {
-	n := uint64(s.c.Size())
-	var err error
-	if s.mail, err = s.c.Team().AllocDevice(ctx, int64(n*device.MailBytes), device.MailBytes); err != nil {
-		return err
-	}
-	if s.exchange.State, err = s.dev.Alloc(device.ExchangeState); err != nil {
-		return err
-	}
-	l, err := lane(s.c, s.c.Rank())
+// makeExchange takes the memory that the members tell each other by, and in which what
+// they send arrives. Collective.
+func (s *Stream) makeExchange(ctx context.Context, state uint64) (err error) {
+	n, me := s.c.Size(), s.c.Rank()
+	l, err := lane(s.c, me)
 	if err != nil {
 		return err
 	}
-	at := l.Config().Table.Region(l.Config().Owner, heap.RegionDevice).Addr + s.mail.Offset()
-	q, err := s.dev.NewStream()
-	if err == nil {
-		err = s.dev.Enter()
-	}
-	if err != nil {
-		return err
-	}
-	err = q.Fill(at, 0, n*device.MailBytes)
-	for err == nil {
-		if err = q.Poll(); err == nil {
-			break
-		}
-		if err == errs.ErrWouldBlock {
-			err = ctx.Err()
-			time.Sleep(10 * time.Microsecond)
-		}
-	}
-	s.dev.Leave()
-	if err != nil {
-		return err
-	}
-	s.exchange.Parts = make([]device.Part, 0, n)
-	return q.Close()
+	x := &s.exchange
+	x.State, x.Landing = state, device.Landing(n, l.Config().Table.Region(l.Config().Owner, heap.RegionDevice).Size)
+	x.Parts = make([]device.Part, 0, n)
+	x.Stop, x.Failed, x.Limit = s.g.StopWord(s.c.PE().Rank()), s.failAt, uint64(s.c.Timeout())
+	s.mail, err = s.c.Team().CallocDevice(ctx, int64(n)*int64(device.MailBytes(x.Landing)), 64)
+	return err
 }
 
 // Exchange is an alltoallv on device memory: parts has one part for each member of the
@@ -76,19 +50,12 @@ func (s *Stream) Exchange(parts []Part) error {
 	if err := s.parts(parts); err != nil {
 		return opErr(s.c, op, -1, heap.Ref{}, -1, err)
 	}
-	graph, err := s.admit()
+	err := s.admit()
 	if err == nil {
 		err = s.dev.Enter()
 	}
 	if err == nil {
-		x := &s.exchange
-		x.Passed, x.PassedValue = 0, 0
-		if !graph {
-			x.Passed, x.PassedValue = s.passAt, s.waits+1
-		}
-		if err = s.q.Exchange(x); err == nil && !graph {
-			s.waits++
-		}
+		err = s.q.Exchange(&s.exchange)
 		s.dev.Leave()
 	}
 	if err != nil {
@@ -138,8 +105,8 @@ func (s *Stream) parts(parts []Part) error {
 			}
 		}
 		if i != me {
-			d.Mail = d.Heap + s.mail.Offset() + uint64(me)*device.MailBytes
-			d.Box = table.Region(own, heap.RegionDevice).Addr + s.mail.Offset() + uint64(i)*device.MailBytes
+			d.Mail = d.Heap + s.mail.Offset() + uint64(me)*device.MailBytes(s.exchange.Landing)
+			d.Box = table.Region(own, heap.RegionDevice).Addr + s.mail.Offset() + uint64(i)*device.MailBytes(s.exchange.Landing)
 		}
 		s.exchange.Parts = append(s.exchange.Parts, d)
 	}

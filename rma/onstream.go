@@ -38,10 +38,7 @@ type Stream struct {
 	barrier heap.Signals   // adders are dealt to them, as many as one has cells for
 	failed  *atomic.Uint64 // written by a wait that was ended
 	failAt  uint64
-	passed  *atomic.Uint64 // waits that the stream is past
-	passAt  uint64
-	waits   uint64 // waits enqueued, those of graphs aside
-	counted bool   // among the streams that wait
+	counted bool // among the streams that wait
 	batch   device.Batch
 
 	mail     heap.Ref // device memory for Exchange, a line a member
@@ -74,26 +71,23 @@ func NewStream(ctx context.Context, c *pe.Context, handle uintptr) (*Stream, err
 		return fail(fmt.Errorf("no device heap (GOSHMEM_DEVICE_HEAP): %w", errs.ErrUnsupported))
 	}
 	s := &Stream{c: c, g: g, dev: dev, at: map[streamKey]uint64{}, cell: map[streamKey]uint64{}}
-	err := s.makeExchange(ctx)
-	if err != nil {
-		return fail(err)
-	}
-	if s.barrier, err = c.Team().AllocSignals(ctx, (c.Size()+adders-1)/adders); err != nil {
-		return fail(err)
-	}
+	// What is this PE's alone comes first: if it fails, nothing has to be given back.
+	var err error
 	if s.q, err = dev.Wrap(handle); err == nil {
-		s.ctr, err = dev.Alloc(8 * streamWords)
+		s.ctr, err = dev.Alloc(8*streamWords + device.ExchangeState)
 	}
 	if err == nil {
 		s.failed, s.failAt, err = g.HostWord(c.PE().Rank())
 	}
 	if err == nil {
-		s.passed, s.passAt, err = g.HostWord(c.PE().Rank())
+		err = s.makeExchange(ctx, s.ctr+8*streamWords)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	s.exchange.Stop, s.exchange.Failed, s.exchange.Limit = g.StopWord(c.PE().Rank()), s.failAt, uint64(c.Timeout())
+	if s.barrier, err = c.Team().AllocSignals(ctx, (c.Size()+adders-1)/adders); err != nil {
+		return fail(errors.Join(err, c.Team().FreeMem(ctx, s.mail)))
+	}
 	return s, nil
 }
 
@@ -103,16 +97,11 @@ func (s *Stream) Size() int { return s.c.Size() }
 // Close ends the use; the stream itself is the caller's, and has done its work.
 // Collective.
 func (s *Stream) Close(ctx context.Context) error {
-	s.settle()
-	return errors.Join(s.c.Team().FreeMem(ctx, s.mail), s.c.Team().FreeMem(ctx, s.barrier.Ref()))
-}
-
-// settle counts the stream out of those that wait, if it does not.
-func (s *Stream) settle() {
-	if s.counted && s.passed.Load() == s.waits {
+	if s.counted {
 		s.counted = false
 		s.g.Waiting(false)
 	}
+	return errors.Join(s.c.Team().FreeMem(ctx, s.mail), s.c.Team().FreeMem(ctx, s.barrier.Ref()))
 }
 
 // Err is why a wait of the stream was ended before its time: a lost PE, the end of
@@ -278,8 +267,8 @@ func (s *Stream) word(k streamKey) (uint64, error) {
 }
 
 // WaitSignal makes what follows in the stream wait until sig of this PE compares as
-// asked with v. It is ErrWouldBlock where too many streams of the process wait
-// already: they could hold up those that end their waits.
+// asked with v. It is ErrWouldBlock where too many streams of the process that are not
+// closed have waited: they could hold up those that end their waits.
 func (s *Stream) WaitSignal(sig heap.Signal, cmp Cmp, v uint64) error {
 	if cmp >= numCmp {
 		return opErr(s.c, "rma: stream wait signal", -1, sig.Ref(), -1, errs.ErrConfig)
@@ -308,8 +297,7 @@ func (s *Stream) wait(op string, sig heap.Signal, cmp Cmp, v, base uint64) error
 		if sig.Ref().Region() == heap.RegionDevice {
 			return errs.ErrKind
 		}
-		graph, err := s.admit()
-		if err != nil {
+		if err := s.admit(); err != nil {
 			return err
 		}
 		w := device.Sum{
@@ -317,25 +305,26 @@ func (s *Stream) wait(op string, sig heap.Signal, cmp Cmp, v, base uint64) error
 			N:     uint32(s.c.SignalWords(sig.Ref())), Cmp: uint32(cmp), Value: v, Base: base, Consume: base != 0,
 			Stop: s.g.StopWord(s.c.PE().Rank()), Failed: s.failAt, Limit: uint64(s.c.Timeout()),
 		}
-		if err := s.q.WaitSum(&w); err != nil || graph {
-			return err
-		}
-		s.waits++
-		return s.q.Write([]device.Word{{Addr: s.passAt, Value: s.waits, Wide: true}})
+		return s.q.WaitSum(&w)
 	})
 }
 
-// admit counts the stream among those that wait, unless it is being captured.
-func (s *Stream) admit() (graph bool, err error) {
-	graph, err = s.q.Capturing()
-	if graph || err != nil {
-		return graph, err
+// admit counts the stream among those that wait, unless it is being captured. It is
+// one of them until Close: a word that told the host when it is past a wait would cost
+// each wait a microsecond.
+func (s *Stream) admit() error {
+	if s.counted {
+		return nil
 	}
-	if s.settle(); !s.counted && !s.g.Waiting(true) {
-		return false, errs.ErrWouldBlock
+	graph, err := s.q.Capturing()
+	if graph || err != nil {
+		return err
+	}
+	if !s.g.Waiting(true) {
+		return errs.ErrWouldBlock
 	}
 	s.counted = true
-	return false, nil
+	return nil
 }
 
 // Quiet makes what follows in the stream see everything earlier of it complete at its

@@ -41,6 +41,9 @@ func queue(c *pe.Context, l *channel.Lane, d *channel.Desc, ptr unsafe.Pointer, 
 	if m == try {
 		return c.TrySubmit(l, d, ptr)
 	}
+	if m == blocking {
+		d.Flags |= channel.FlagAwaited
+	}
 	t, err := c.Submit(context.Background(), l, d, ptr)
 	if err != nil || m == nonblocking {
 		return t, err

@@ -8,12 +8,11 @@ const MaxParts = 32
 // Exchange is what a PE does in an alltoallv: it tells every member where its bytes
 // go, sends its own to everybody who has told it, and waits until all have come.
 type Exchange struct {
-	Parts []Part // one a member, this PE among them
-	State uint64 // address of ExchangeState bytes of device memory, zero at first; of this stream alone
+	Parts   []Part // one a member, this PE among them
+	State   uint64 // address of ExchangeState bytes of device memory, zero at first; of this stream alone
+	Landing uint64 // room for a part's first bytes in mail, the same on every member; a multiple of 16
 	// As of Sum; the word at Failed gets an ExchangeFailed.
 	Stop, Failed, Limit uint64
-	// Address of a word that is set to a value at the end; 0: none.
-	Passed, PassedValue uint64
 }
 
 // Part is a member's part of an Exchange.
@@ -25,12 +24,22 @@ type Part struct {
 	Box      uint64 // of this PE's MailBytes for it
 }
 
-// Memory of an Exchange: of a stream; of each pair of members in one direction, zero
-// at first.
-const (
-	ExchangeState = 8 * (2 + MaxParts)
-	MailBytes     = 64 // at, want, n, the number of the call that they are of, that of the call whose bytes are here
-)
+// ExchangeState is the bytes of a stream's memory for its Exchanges.
+const ExchangeState = 64
+
+// MailBytes is the memory of each pair of members in one direction, zero at first: 64
+// words, and two sets of a head and lines that are half flags.
+func MailBytes(landing uint64) uint64 { return 8*64 + 2*(64+2*landing) }
+
+// Landing is the room that a part has in mail of so many members: what is no larger
+// comes there, in one trip, and what is larger gains nothing by it. All of it takes
+// 1 MiB or a 32nd of the device heap at most, whichever is less, and 5 KiB a member at
+// least.
+func Landing(members int, heap uint64) uint64 {
+	const most = 64 << 10
+	room := min(1<<20, heap/32) / (4 * uint64(max(members, 1)))
+	return max(min(room, most)&^1023, 1<<10)
+}
 
 // What goes wrong in an Exchange.
 const (

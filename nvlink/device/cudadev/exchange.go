@@ -15,11 +15,11 @@ var exchangeImage []byte
 // exchange is the parameter of goshmem_exchange; goshmem_exchange_few reads no parts
 // beyond the first few.
 type exchange struct {
-	n, state, stop, failed, limit, passed, passedValue uint64
+	n, landing, heap, state, stop, failed, limit, all uint64
 
 	parts [device.MaxParts]struct {
 		device.Part
-		blocks uint64
+		lined, blocks uint64
 	}
 }
 
@@ -33,7 +33,8 @@ const (
 	linkBlocks      = 8
 	ownBlocks       = 16
 	muchOfBlock     = 256 << 10 // where there is as much for each of so many blocks
-	muchBlocks      = 64
+	muchBlocks      = 64        // as many words a pair has in mail for them
+	linesOfBlock    = 8 << 10   // bytes
 )
 
 // Exchange launches the kernel.
@@ -42,22 +43,38 @@ func (s *Stream) Exchange(x *device.Exchange) error {
 		return err
 	}
 	e, f := &s.exchange, s.g.exchangeF
+	e.n, e.landing, e.state, e.all = uint64(len(x.Parts)), x.Landing, x.State, 0
+	e.stop, e.failed, e.limit = x.Stop, x.Failed, x.Limit
 	most := uint64(0)
 	for i, p := range x.Parts {
-		blocks := min(p.N/bytesOfBlock, ownBlocks)
-		if p.Mail != 0 {
-			others := uint64(len(x.Parts) - 1)
-			blocks = max(min(p.N/bytesOfBlock, linkBlocks/others), min(p.N/muchOfBlock, muchBlocks/others))
+		q := &e.parts[i]
+		q.Part = p
+		if p.Mail == 0 {
+			e.heap = p.Heap
+			q.lined, q.blocks = 0, max(1, min(p.N/bytesOfBlock, ownBlocks))
+		} else {
+			q.lined, q.blocks = blocks(p, x.Landing, e.n-1)
+			e.all += q.blocks
 		}
-		e.parts[i].Part = p
-		e.parts[i].blocks = max(blocks, 1)
-		most = max(most, e.parts[i].blocks)
+		most = max(most, q.blocks)
 	}
-	e.n, e.state, e.stop, e.failed, e.limit = uint64(len(x.Parts)), x.State, x.Stop, x.Failed, x.Limit
-	e.passed, e.passedValue = x.Passed, x.PassedValue
 	if len(x.Parts) <= fewParts {
 		f = s.g.exchangeFewF
 	}
 	s.params.Pointer(0, unsafe.Pointer(e))
 	return s.lib().LaunchGrid(f, uint32(e.n*most), 1, exchangeThreads, s.s, &s.params, 1)
+}
+
+// blocks is how many blocks another member's part has: those that move lines, and all.
+func blocks(p device.Part, landing, others uint64) (lined, all uint64) {
+	lined = 1
+	for _, n := range [...]uint64{p.N, p.Want} {
+		if n <= landing {
+			lined = max(lined, min(n/linesOfBlock, linkBlocks/others))
+		}
+	}
+	if p.N <= landing {
+		return lined, lined
+	}
+	return lined, lined + max(1, min(p.N/bytesOfBlock, linkBlocks/others), min(p.N/muchOfBlock, muchBlocks/others))
 }

@@ -33,7 +33,7 @@ func Conform(t *testing.T, drv device.Driver, shares ...device.Share) {
 		}{
 			{"copies", copies}, {"rows", rows}, {"batch", batch}, {"behind", behind},
 			{"words", words}, {"waits", waits}, {"atomics", atomics}, {"totals", totals}, {"sums", sums},
-			{"resident", resident}, {"export", export}, {"far", far}, {"wrap", wrap},
+			{"resident", resident}, {"exchanges", exchanges}, {"export", export}, {"far", far}, {"wrap", wrap},
 		} {
 			t.Run(fmt.Sprintf("%s/%s", share, c.name), func(t *testing.T) { c.run(newRig(t, drv, share)) })
 		}

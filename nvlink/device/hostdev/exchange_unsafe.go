@@ -70,7 +70,4 @@ func (s *Stream) exchange(x *device.Exchange) {
 		}
 	}
 	*word(x.State) = seq
-	if x.Passed != 0 {
-		atomic.StoreUint64(word(x.Passed), x.PassedValue)
-	}
 }
