@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"goshmem/coll"
@@ -38,11 +39,25 @@ func allToAllDevice(ctx context.Context, e *env) error {
 		return err
 	}
 	for _, size := range e.cfg.Sizes {
-		if err := r.measure(r.trial(size)); err != nil {
+		t := r.trial(size)
+		if size <= rateUpTo {
+			if err := r.measure(r.issue(t)); err != nil {
+				return err
+			}
+		}
+		if err := r.measure(t); err != nil {
 			return err
 		}
 	}
 	return r.s.Close(ctx)
+}
+
+// issue is what the calls of a trial cost the caller.
+func (r *streamed) issue(t trial) trial {
+	t.metric, t.more, t.floor, t.verify, t.batch = "issue", nil, nil, nil, 0
+	t.work = r.calls
+	t.before = func() error { return errors.Join(r.finish(), r.meet()) }
+	return t
 }
 
 func (r *streamed) trial(size int64) trial {
@@ -51,11 +66,10 @@ func (r *streamed) trial(size int64) trial {
 	}
 	t := trial{
 		line: line{metric: "on-stream", unit: unitNS}, size: size, algo: "d2d", all: true, batch: 2 * time.Millisecond,
+		before: r.meet,
 		work: func(ops int) error {
-			for range ops {
-				if err := r.call(); err != nil {
-					return err
-				}
+			if err := r.calls(ops); err != nil {
+				return err
 			}
 			return r.finish()
 		},
@@ -79,6 +93,18 @@ func (r *streamed) trial(size int64) trial {
 		t.more = []line{{metric: "bandwidth", unit: unitGBs, bytes: size * int64(r.p.Size()-1)}}
 	}
 	return t
+}
+
+// meet makes all PEs begin together: their floors do not end at the same time.
+func (r *streamed) meet() error { return coll.Barrier(r.ctx, r.p.Team()) }
+
+func (r *streamed) calls(ops int) error {
+	for range ops {
+		if err := r.call(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *streamed) call() error {
