@@ -112,9 +112,10 @@ ptx: ## compile the CUDA kernels to PTX (needs nvcc, 11.8 or later; commit what 
 		cat $$d/kernels.cu nvlink/device/goshmem.cuh | sha256sum | cut -d' ' -f1 >$$d/kernels.sha256; \
 	done
 	@$(MAKE) ptx-exchange
-# Any nvcc from 11 on does.
+# Any nvcc from 11.8 on does.
 ptx-exchange:
 	cd nvlink/device/cudadev && $(NVCC) -std=c++17 -ptx -arch=compute_75 -o exchange.ptx exchange.cu && \
+		$(NVCC) -std=c++17 -ptx -arch=compute_90 -DGOSHMEM_EARLY -o exchange90.ptx exchange.cu && \
 		cat exchange.cu ../goshmem.cuh | sha256sum | cut -d' ' -f1 >exchange.sha256
 
 fuzz: ## every fuzz target for FUZZTIME

@@ -32,6 +32,9 @@ func TestLayouts(t *testing.T) {
 	require.Equal(t, uintptr(24), unsafe.Offsetof(allocProp{}.compression))
 	require.Equal(t, uintptr(24), unsafe.Sizeof(copyAttributes{}))
 	require.Equal(t, uintptr(88), unsafe.Sizeof(poolProps{}))
+	require.Equal(t, uintptr(56), unsafe.Sizeof(launchConfig{}))
+	require.Equal(t, uintptr(32), unsafe.Offsetof(launchConfig{}.stream))
+	require.Equal(t, uintptr(72), unsafe.Sizeof(launchAttribute{}))
 }
 
 func TestErrors(t *testing.T) {

@@ -64,3 +64,43 @@ func (l *Lib) LaunchGrid(f Function, x, y, threads uint32, s Stream, room *Param
 	return l.call(fLaunchKernel, uintptr(f), uintptr(x), uintptr(y), 1, uintptr(threads), 1, 1,
 		0, uintptr(s), uintptr(unsafe.Pointer(&room.p)), 0)
 }
+
+// launchConfig is CUlaunchConfig, launchAttribute CUlaunchAttribute.
+type (
+	launchConfig struct {
+		grid, block [3]uint32
+		shared      uint32
+		stream      Stream
+		attrs       *launchAttribute
+		numAttrs    uint32
+	}
+	launchAttribute struct {
+		id    uint64
+		value [64]byte
+	}
+)
+
+const programmaticSerialization = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+// Early is room for LaunchEarly.
+type Early struct {
+	config launchConfig
+	attr   launchAttribute
+}
+
+// HasEarly reports whether the driver has LaunchEarly, captures of it included.
+func (l *Lib) HasEarly() bool {
+	v, err := l.DriverVersion()
+	return err == nil && v >= 12030 && l.fn[fLaunchKernelEx] != 0
+}
+
+// LaunchEarly is LaunchGrid of one dimension, of a kernel that waits itself for what is
+// before it in the stream (griddepcontrol.wait): it is set up meanwhile. The parameters
+// are what Params.Pointer made them.
+func (l *Lib) LaunchEarly(f Function, blocks, threads uint32, s Stream, room *Params, e *Early) error {
+	e.attr.id, e.attr.value[0] = programmaticSerialization, 1
+	e.config = launchConfig{
+		grid: [3]uint32{blocks, 1, 1}, block: [3]uint32{threads, 1, 1}, stream: s, attrs: &e.attr, numAttrs: 1,
+	}
+	return l.call(fLaunchKernelEx, uintptr(unsafe.Pointer(&e.config)), uintptr(f), uintptr(unsafe.Pointer(&room.p)), 0)
+}

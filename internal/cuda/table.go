@@ -89,6 +89,7 @@ const (
 	fModuleGetGlobal
 	fFuncSetAttribute
 	fLaunchKernel
+	fLaunchKernelEx
 
 	fGraphInstantiate
 	fGraphLaunch
@@ -186,6 +187,7 @@ var fns = [numFns]string{
 	fModuleGetGlobal:   "cuModuleGetGlobal_v2",
 	fFuncSetAttribute:  "cuFuncSetAttribute",
 	fLaunchKernel:      "cuLaunchKernel",
+	fLaunchKernelEx:    "cuLaunchKernelEx",
 
 	fGraphInstantiate: "cuGraphInstantiateWithFlags",
 	fGraphLaunch:      "cuGraphLaunch",
@@ -198,4 +200,5 @@ var optional = map[fn]bool{
 	fMemcpyBatchAsync:            true,
 	fMemcpyBatchAsyncV2:          true,
 	fMemGetHandleForAddressRange: true,
+	fLaunchKernelEx:              true,
 }

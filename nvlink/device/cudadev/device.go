@@ -22,6 +22,7 @@ type Device struct {
 
 	module, exchangeM                                  cuda.Module
 	exchangeF, exchangeFewF                            cuda.Function
+	early                                              bool // launches of exchangeF may be set up early
 	copyF, copy1F, copyAddF, serveF, amoF, addF, waitF cuda.Function
 
 	mu     sync.Mutex
@@ -71,7 +72,15 @@ func (g *Device) load() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if g.exchangeM, err = g.drv.lib.ModuleLoad(exchangeImage); err != nil {
+	major, err := g.drv.lib.DeviceAttribute(g.dev, cuda.ComputeMajor)
+	if err != nil {
+		return err
+	}
+	image := exchangeImage
+	if g.early = major >= 9 && g.drv.lib.HasEarly(); g.early {
+		image = exchange90Image
+	}
+	if g.exchangeM, err = g.drv.lib.ModuleLoad(image); err != nil {
 		return err
 	}
 	if g.exchangeF, err = g.drv.lib.ModuleFunction(g.exchangeM, "goshmem_exchange"); err != nil {

@@ -174,6 +174,15 @@ __device__ inline void move(char *dst, const char *src, uint64_t n, uint64_t i, 
   for (uint64_t b = done + i; b < n; b += parts) dst[b] = src[b];
 }
 
+// begin waits for what is before this launch in the stream, where it was set up before
+// that was over, and lets the next one be.
+__device__ inline void begin() {
+#ifdef GOSHMEM_EARLY
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // Each part has some blocks. Those of a number come before those of the next, and send
 // before they wait: then no block waits for one that it keeps from beginning.
 template <int N>
@@ -183,6 +192,7 @@ __device__ inline void run(const exchange<N> &x) {
   uint32_t m = blockIdx.x % x.n, j = blockIdx.x / x.n;
   const part &p = x.parts[m];
   if (j >= p.blocks) return;
+  begin();
   uint64_t i = (uint64_t)j * blockDim.x + threadIdx.x;
   if (!p.mail) {
     if (p.n == p.want) move(x.heap + p.at, (const char *)p.src, p.n, i, p.blocks * blockDim.x);

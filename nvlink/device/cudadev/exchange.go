@@ -7,10 +7,14 @@ import (
 	"goshmem/nvlink/device"
 )
 
-// exchangeImage is exchange.cu, compiled.
+// exchangeImage is exchange.cu, compiled; exchange90Image for GPUs that set a launch up
+// early.
 //
 //go:embed exchange.ptx
 var exchangeImage []byte
+
+//go:embed exchange90.ptx
+var exchange90Image []byte
 
 // exchange is the parameter of goshmem_exchange; goshmem_exchange_few reads no parts
 // beyond the first few.
@@ -35,6 +39,7 @@ const (
 	muchOfBlock     = 256 << 10 // where there is as much for each of so many blocks
 	muchBlocks      = 64        // as many words a pair has in mail for them
 	linesOfBlock    = 8 << 10   // bytes
+	earlyMost       = 1 << 20   // bytes of a part of a launch that is set up early: the blocks of more are in the way
 )
 
 // Exchange launches the kernel.
@@ -45,7 +50,7 @@ func (s *Stream) Exchange(x *device.Exchange) error {
 	e, f := &s.exchange, s.g.exchangeF
 	e.n, e.landing, e.state, e.all = uint64(len(x.Parts)), x.Landing, x.State, 0
 	e.stop, e.failed, e.limit = x.Stop, x.Failed, x.Limit
-	most := uint64(0)
+	most, bytes := uint64(0), uint64(0)
 	for i, p := range x.Parts {
 		q := &e.parts[i]
 		q.Part = p
@@ -56,12 +61,15 @@ func (s *Stream) Exchange(x *device.Exchange) error {
 			q.lined, q.blocks = blocks(p, x.Landing, e.n-1)
 			e.all += q.blocks
 		}
-		most = max(most, q.blocks)
+		most, bytes = max(most, q.blocks), max(bytes, p.N)
 	}
 	if len(x.Parts) <= fewParts {
 		f = s.g.exchangeFewF
 	}
 	s.params.Pointer(0, unsafe.Pointer(e))
+	if s.g.early && bytes <= earlyMost {
+		return s.lib().LaunchEarly(f, uint32(e.n*most), exchangeThreads, s.s, &s.params, &s.early)
+	}
 	return s.lib().LaunchGrid(f, uint32(e.n*most), 1, exchangeThreads, s.s, &s.params, 1)
 }
 

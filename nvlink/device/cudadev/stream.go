@@ -24,6 +24,7 @@ type Stream struct {
 	batch    cuda.Batch
 	copies   copies
 	exchange exchange
+	early    cuda.Early
 	ops      [cuda.MaxMemOps]cuda.MemOp
 }
 
