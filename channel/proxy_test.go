@@ -333,7 +333,9 @@ func TestProxyPrompt(t *testing.T) {
 		d, p := put(0, []byte{1})
 		set(&d)
 		tk := r.submit(0, d, p)
-		require.NoError(t, hold(r, func() { require.Equal(t, 1, r.f.posts) }))
+		posts := 0
+		r.p.With(func() { posts = r.f.posts })
+		require.Equal(t, 1, posts)
 		r.wait(tk.Done)
 	}
 }
