@@ -210,3 +210,27 @@ func TestGPUExchangeAllocs(t *testing.T) {
 		e.OK(s.Err())
 	})
 }
+
+// A stream that cannot be made gives back what it took of the heaps.
+func TestGPUStreamFails(t *testing.T) {
+	world(t, 2, func(e *suite.Env) {
+		next := func() uint64 {
+			ref, err := e.P.AllocDevice(e.Ctx, 64, 0)
+			e.OK(err)
+			e.OK(e.P.Free(e.Ctx, ref))
+			return ref.Offset()
+		}
+		at := next()
+		q, err := e.P.Device().NewStream()
+		e.OK(err)
+		for size := int64(4 << 20); size >= 64; size /= 2 { // no room for its signals
+			for err = nil; err == nil; {
+				_, err = e.P.AllocMem(e.Ctx, size, 0)
+			}
+			e.Is(err, errs.ErrNoMemory)
+		}
+		_, err = rma.NewStream(e.Ctx, e.C, q.Handle())
+		e.Is(err, errs.ErrNoMemory)
+		e.Equal(at, next())
+	})
+}
