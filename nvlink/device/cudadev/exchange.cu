@@ -16,7 +16,29 @@
 //
 // A flag comes again after 2^31 uses of a set. Every 2^30 uses all lines are written, so
 // none is ever as old.
+#ifdef GOSHMEM_EMULATED
+#include "testdata/emulate.h"
+#else
 #include "../goshmem.cuh"
+
+#define SHARED(type, name) __shared__ type name
+__device__ inline uint64_t now() {
+  uint64_t v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
+  return v;
+}
+__device__ inline void store_line(char *p, uint64_t v, uint64_t flag) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"((v & 0xffffffff) | flag << 32),
+               "l"(v >> 32 | flag << 32)
+               : "memory");
+}
+__device__ inline bool load_line(const char *p, uint64_t flag, uint64_t &v) {
+  uint64_t a, b;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(p) : "memory");
+  v = (a & 0xffffffff) | b << 32;
+  return a >> 32 == flag && b >> 32 == flag;
+}
+#endif
 
 enum { few_parts = 4, max_parts = 32, most_blocks = 64, place_bits = 48 };
 enum { set_at = 8 * most_blocks, head_bytes = 64, line_bytes = 16 };
@@ -41,23 +63,6 @@ struct exchange {
 struct head {
   uint64_t at, n, want, blocks;
 };
-
-__device__ inline uint64_t now() {
-  uint64_t v;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
-  return v;
-}
-__device__ inline void store_line(char *p, uint64_t v, uint64_t flag) {
-  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"((v & 0xffffffff) | flag << 32),
-               "l"(v >> 32 | flag << 32)
-               : "memory");
-}
-__device__ inline bool load_line(const char *p, uint64_t flag, uint64_t &v) {
-  uint64_t a, b;
-  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(p) : "memory");
-  v = (a & 0xffffffff) | b << 32;
-  return a >> 32 == flag && b >> 32 == flag;
-}
 
 // patience ends a wait: by the stop, or by time.
 template <int N>
@@ -187,8 +192,8 @@ __device__ inline void begin() {
 // before they wait: then no block waits for one that it keeps from beginning.
 template <int N>
 __device__ inline void run(const exchange<N> &x) {
-  __shared__ head h;
-  __shared__ bool heard;
+  SHARED(head, h);
+  SHARED(bool, heard);
   uint32_t m = blockIdx.x % x.n, j = blockIdx.x / x.n;
   const part &p = x.parts[m];
   if (j >= p.blocks) return;
