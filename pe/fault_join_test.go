@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"goshmem/internal/bootstrap"
 	"goshmem/internal/faultlab"
@@ -342,6 +343,28 @@ func TestJoinAlone(t *testing.T) {
 		require.NoError(t, p.Close(ctx))
 		require.NoError(t, p.Close(ctx))
 	}
+}
+
+// Who knows its rank may have the rendezvous from the environment, and the secret
+// before the secret's file.
+func TestJoinByEnvironment(t *testing.T) {
+	addr, err := bootstrap.NewAddress()
+	require.NoError(t, err)
+	t.Setenv("GOSHMEM_RENDEZVOUS", addr)
+	t.Setenv("GOSHMEM_SECRET", "00ff")
+	t.Setenv("GOSHMEM_SECRET_FILE", "/nonexistent")
+	ctx := testContext(t)
+	var g errgroup.Group
+	for rank := range 2 {
+		g.Go(func() error {
+			p, err := pe.Join(ctx, pe.Config{Rank: rank, Size: 2, HeapSize: 64 << 10})
+			if err != nil {
+				return err
+			}
+			return p.Close(ctx)
+		})
+	}
+	require.NoError(t, g.Wait())
 }
 
 // A caller that gives up joining leaves nothing behind.
