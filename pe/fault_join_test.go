@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"goshmem/internal/bootstrap"
 	"goshmem/internal/faultlab"
@@ -55,30 +56,32 @@ func joinRole(ctx context.Context, c *faultlab.Child, a joinArgs) error {
 	return p.Close(ctx)
 }
 
-const soon = 500 * time.Millisecond
-
 func TestJoinMissing(t *testing.T) {
-	const soon = 3 * time.Second // the others must be there by then
+	const soon = 5 * time.Second // the others must be there by then
+	type job struct {
+		*faultlab.Job
+		missing int
+	}
+	jobs := map[string]job{} // all at once: they only wait
 	for _, launcher := range []bool{false, true} {
 		for missing := range 3 {
-			t.Run(fmt.Sprintf("launcher %v/rank %d", launcher, missing), func(t *testing.T) {
-				t.Parallel()
-				j := faultlab.Start(t, faultlab.Spec{
-					Role: "join", N: 3, Launcher: launcher, JoinTimeout: soon,
-					Args: joinArgs{FromEnv: launcher, Timeout: soon},
-					Each: func(rank int, p *faultlab.Plan) { p.Absent = rank == missing },
-				})
-				for _, p := range j.Procs {
-					if p == nil {
-						continue
-					}
-					f := p.ExpectFailure("joined")
-					require.True(t, f.Has("ErrTimeout"), "rank %d: %v", p.Rank, f)
-					require.Equal(t, []int{missing}, f.Missing, "rank %d: %v", p.Rank, f)
-				}
-				j.WaitAll()
-			})
+			jobs[fmt.Sprintf("launcher %v/rank %d", launcher, missing)] = job{faultlab.Start(t, faultlab.Spec{
+				Role: "join", N: 3, Launcher: launcher, JoinTimeout: soon,
+				Args: joinArgs{FromEnv: launcher, Timeout: soon},
+				Each: func(rank int, p *faultlab.Plan) { p.Absent = rank == missing },
+			}), missing}
 		}
+	}
+	for name, j := range jobs {
+		for _, p := range j.Procs {
+			if p == nil {
+				continue
+			}
+			f := p.ExpectFailure("joined")
+			require.True(t, f.Has("ErrTimeout"), "%s: rank %d: %v", name, p.Rank, f)
+			require.Equal(t, []int{j.missing}, f.Missing, "%s: rank %d: %v", name, p.Rank, f)
+		}
+		j.WaitAll()
 	}
 }
 
@@ -129,44 +132,42 @@ func TestJoinTwiceAsOneRank(t *testing.T) {
 	}
 }
 
+// refused checks that one process was refused, and why, and ends the others, which
+// wait for it.
+func refused(t *testing.T, j *faultlab.Job, odd int, is, text string) {
+	t.Helper()
+	f := j.Procs[odd].ExpectFailure("joined")
+	require.True(t, f.Has(is), "%v", f)
+	require.Contains(t, f.Text, text)
+	for _, p := range j.Procs {
+		if p.Rank != odd {
+			p.Kill()
+		}
+	}
+	j.WaitAll()
+}
+
 func TestJoinDifferences(t *testing.T) {
 	const odd = 1
 	for _, tc := range []struct {
-		name  string
-		other joinArgs
-		size  int // of the odd one's world, where it differs
-		// The odd one's error; the others miss it.
+		name     string
+		other    joinArgs
+		size     int // of the odd one's world, where it differs
 		is, text string
 	}{
 		{name: "size", size: 4, is: "ErrMismatch", text: "the job has 3 ranks, not 4"},
 		{name: "secret", other: joinArgs{Secret: "0badc0de"}, is: "ErrConfig", text: "secret"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
 			j := faultlab.Start(t, faultlab.Spec{
-				Role: "join", N: 3, Args: joinArgs{Timeout: soon},
+				Role: "join", N: 3, Args: joinArgs{},
 				Each: func(rank int, p *faultlab.Plan) {
-					if rank != odd {
-						return
-					}
-					tc.other.Timeout = soon
-					p.Args = tc.other
-					if tc.size != 0 {
-						p.Size = tc.size
+					if rank == odd {
+						p.Args, p.Size = tc.other, max(p.Size, tc.size)
 					}
 				},
 			})
-			for _, p := range j.Procs {
-				f := p.ExpectFailure("joined")
-				if p.Rank == odd {
-					require.True(t, f.Has(tc.is), "%v", f)
-					require.Contains(t, f.Text, tc.text)
-					continue
-				}
-				require.True(t, f.Has("ErrTimeout"), "rank %d: %v", p.Rank, f)
-				require.Equal(t, []int{odd}, f.Missing)
-			}
-			j.WaitAll()
+			refused(t, j, odd, tc.is, tc.text)
 		})
 	}
 }
@@ -175,30 +176,22 @@ func TestJoinDifferences(t *testing.T) {
 func TestJoinSecret(t *testing.T) {
 	for _, odd := range []int{-1, 0, 2} {
 		t.Run(fmt.Sprintf("stranger %d", odd), func(t *testing.T) {
-			t.Parallel()
 			j := faultlab.Start(t, faultlab.Spec{
-				Role: "join", N: 3, Launcher: true, Secret: []byte("of this job"), JoinTimeout: soon,
-				Args: joinArgs{FromEnv: true, Timeout: soon},
+				Role: "join", N: 3, Launcher: true, Secret: []byte("of this job"), Args: joinArgs{FromEnv: true},
 				Each: func(rank int, p *faultlab.Plan) {
 					if rank == odd {
 						p.Env = append(p.Env, "GOSHMEM_SECRET=0badc0de")
 					}
 				},
 			})
-			for _, p := range j.Procs {
-				f := p.ExpectFailure("joined")
-				switch {
-				case odd < 0:
-					require.Nil(t, f)
-				case p.Rank == odd:
-					require.True(t, f.Has("ErrConfig"), "%v", f)
-					require.Contains(t, f.Text, "secret")
-				default:
-					require.True(t, f.Has("ErrTimeout"), "rank %d: %v", p.Rank, f)
-					require.Equal(t, []int{odd}, f.Missing)
-				}
-				p.TrySay("leave")
+			if odd >= 0 {
+				refused(t, j, odd, "ErrConfig", "secret")
+				return
 			}
+			for _, p := range j.Procs {
+				require.Nil(t, p.ExpectFailure("joined"))
+			}
+			j.Say("leave")
 			j.WaitAll()
 		})
 	}
@@ -350,6 +343,28 @@ func TestJoinAlone(t *testing.T) {
 		require.NoError(t, p.Close(ctx))
 		require.NoError(t, p.Close(ctx))
 	}
+}
+
+// Who knows its rank may have the rendezvous from the environment, and the secret
+// before the secret's file.
+func TestJoinByEnvironment(t *testing.T) {
+	addr, err := bootstrap.NewAddress()
+	require.NoError(t, err)
+	t.Setenv("GOSHMEM_RENDEZVOUS", addr)
+	t.Setenv("GOSHMEM_SECRET", "00ff")
+	t.Setenv("GOSHMEM_SECRET_FILE", "/nonexistent")
+	ctx := testContext(t)
+	var g errgroup.Group
+	for rank := range 2 {
+		g.Go(func() error {
+			p, err := pe.Join(ctx, pe.Config{Rank: rank, Size: 2, HeapSize: 64 << 10})
+			if err != nil {
+				return err
+			}
+			return p.Close(ctx)
+		})
+	}
+	require.NoError(t, g.Wait())
 }
 
 // A caller that gives up joining leaves nothing behind.

@@ -42,8 +42,10 @@ func Join(ctx context.Context, cfg Config) (*PE, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := readSecret(&vals, &conn); err != nil {
-		return nil, err
+	if secret, err := bootstrap.ReadSecret(string(vals.Secret), vals.SecretFile); err != nil {
+		return nil, fmt.Errorf("pe: join: %w", err)
+	} else if secret != nil {
+		conn.Secret = secret
 	}
 	conn.JoinDeadline = vals.JoinTimeout
 	conn.FailureDeadline = vals.FailureDeadline
@@ -73,7 +75,7 @@ func Join(ctx context.Context, cfg Config) (*PE, error) {
 // must not disagree.
 func placeOf(cfg Config, vals options.Values) (bootstrap.ConnectConfig, error) {
 	launch, found, err := bootstrap.Detect(os.Getenv)
-	if err != nil {
+	if err != nil && !(cfg.Size > 0 && errors.Is(err, bootstrap.ErrNoPlace)) {
 		return bootstrap.ConnectConfig{}, err
 	}
 	if cfg.Size == 0 {
@@ -106,26 +108,6 @@ func placeOf(cfg Config, vals options.Values) (bootstrap.ConnectConfig, error) {
 		c = launch.Config()
 	}
 	return c, nil
-}
-
-// readSecret puts the job's secret where the bootstrap wants it.
-func readSecret(vals *options.Values, c *bootstrap.ConnectConfig) error {
-	if vals.Secret == "" && vals.SecretFile != "" {
-		b, err := os.ReadFile(vals.SecretFile)
-		if err != nil {
-			return fmt.Errorf("pe: join: the secret's file (GOSHMEM_SECRET_FILE): %w: %w", errs.ErrConfig, err)
-		}
-		vals.Secret = options.Secret(strings.TrimSpace(string(b)))
-	}
-	if vals.Secret == "" {
-		return nil
-	}
-	b, err := vals.Secret.Bytes()
-	if err != nil {
-		return err
-	}
-	c.Secret = b
-	return nil
 }
 
 // hello is what PEs tell each other first. What must agree is compared by name.

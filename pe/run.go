@@ -183,6 +183,8 @@ func newLocalWorld(ctx context.Context, cfg Config) (*World, error) {
 		_ = mem.release()
 		return nil, err
 	}
+	// PEs of one process run on its scheduler's processors, however many cores the
+	// host has; those that join from processes of their own see oversubscribed.
 	w.shared = n > min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 	pol := spin.Auto(w.shared, n > 1, vals.SpinTurns, vals.SleepAfter)
 	if err := w.start(ctx, pol, ranks(n)); err != nil {

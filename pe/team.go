@@ -235,6 +235,8 @@ func (t *Team) NewContext(ctx context.Context) (*Context, error) {
 // each tells which of its own are taken, and all take the first free of all.
 func (t *Team) takeSlot(ctx context.Context) (int, error) {
 	p := t.pe
+	p.slotMu.Lock() // what another team chooses meanwhile would not be seen
+	defer p.slotMu.Unlock()
 	p.mu.Lock()
 	taken := make([]byte, (len(p.slots)+7)/8)
 	for i, used := range p.slots {

@@ -21,10 +21,37 @@ import (
 // onLab runs the tool at the head of a lab.
 func onLab(t *testing.T, l *netlab.Lab, args ...string) *started {
 	t.Helper()
+	return atHead(t, l, func(*exec.Cmd) {}, args...)
+}
+
+// atHead is onLab with a change before.
+func atHead(t *testing.T, l *netlab.Lab, change func(*exec.Cmd), args ...string) *started {
+	t.Helper()
 	return startWith(t, func(c *exec.Cmd) {
-		c.Args = append(append(l.Head(), toolName), c.Args[1:]...)
+		change(c)
+		c.Args = append(l.Head(), c.Args...)
 		c.Path = c.Args[0]
 	}, args...)
+}
+
+// daemon runs on a host until the test is over.
+func daemon(t *testing.T, l *netlab.Lab, host, log string, env []string, words ...string) {
+	t.Helper()
+	c := exec.Command(l.Agent, append([]string{host}, words...)...)
+	c.Env = append(os.Environ(), env...)
+	file, err := os.Create(log) // what it starts outlives it, and would hold a pipe
+	require.NoError(t, err)
+	c.Stdout, c.Stderr = file, file
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		_ = c.Wait()
+		if text, err := os.ReadFile(log); t.Failed() && err == nil {
+			t.Logf("%s on %s:\n%s", words[0], host, text)
+		}
+		_ = file.Close()
+	})
 }
 
 func labArgs(l *netlab.Lab, args ...string) []string {
@@ -78,28 +105,14 @@ func TestNetnsCut(t *testing.T) {
 // A PE that ends is lost to those of other hosts.
 func TestNetnsKilledPE(t *testing.T) {
 	l := netlab.Bridge(t, 2)
-	s := onLab(t, l, labArgs(l, "sh", "-c", `[ $GOSHMEM_RANK = 0 ] || exec `+peName+` meet wait; `+peName+` meet wait & p=$!; sleep 1; kill -9 $p; wait $p`)...)
+	s := onLab(t, l, labArgs(l, peName, "wait")...)
+	require.NoError(t, syscall.Kill(s.pids(2)[0], syscall.SIGKILL))
 	assert.Equal(t, 137, s.wait())
 	assert.Regexp(t, `(?m)^\[1\] lost: .*pe 0 lost`, s.out.String())
 }
 
-// hasNet reports whether this build carries operations between hosts.
-func hasNet(t *testing.T) bool {
-	agent := script(t, `GOSHMEM_HOST_ID=$host exec "$@"`)
-	s := startWith(t, loopback, hostArgs(agent, "a,b", "-env", "GOSHMEM_TCP_LISTEN=127.0.0.1", peName, "worlds", "1")...)
-	if s.wait() == 0 {
-		return true
-	}
-	require.Contains(t, s.out.String(), "no remote transport in this build")
-	return false
-}
-
 // Worlds over several hosts: the suites of the operations, and MoE.
 func TestNetnsWorlds(t *testing.T) {
-	if !hasNet(t) {
-		t.Log("this build carries nothing between hosts: the suites are not run")
-		return
-	}
 	moe := []string{build(t, "moe"), "-tokens", "64", "-hidden", "256"} // it checks every token
 	for name, c := range map[string]struct {
 		hosts, ppn int
@@ -197,10 +210,7 @@ func TestNetnsLaunchers(t *testing.T) {
 			if args[0] == "sh" {
 				args = append(args, l.Agent)
 			}
-			s := startWith(t, func(cmd *exec.Cmd) {
-				cmd.Args = append(l.Head(), args...)
-				cmd.Path = cmd.Args[0]
-			})
+			s := atHead(t, l, func(cmd *exec.Cmd) { cmd.Args = args })
 			assert.Equal(t, 0, s.wait())
 			n := 4
 			if name == "kubernetes" {
@@ -246,22 +256,8 @@ PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:4
 	for _, d := range []string{"state", "spool-h0", "spool-h1"} {
 		require.NoError(t, os.Mkdir(at(d), 0o755))
 	}
-	service := func(host string, args ...string) {
-		c := exec.Command(l.Agent, append([]string{host}, args...)...)
-		c.Env = append(os.Environ(), "SLURM_CONF="+at("slurm.conf"))
-		log, err := os.Create(at(host + "-" + args[0]))
-		require.NoError(t, err)
-		c.Stdout, c.Stderr = log, log
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-		require.NoError(t, c.Start())
-		t.Cleanup(func() {
-			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-			_ = c.Wait()
-			if b, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-				t.Logf("%s on %s:\n%s", args[0], host, b)
-			}
-			_ = log.Close()
-		})
+	service := func(host string, words ...string) {
+		daemon(t, l, host, at(host+"-"+words[0]), []string{"SLURM_CONF=" + at("slurm.conf")}, words...)
 	}
 	service("head", "munged", "-F", "-f", "--key-file="+at("key"), "--socket="+at("munge"), "--pid-file="+at("munge.pid"), "--log-file="+at("munge.log"), "--seed-file="+at("seed"))
 	service("head", "slurmctld", "-D")
@@ -275,9 +271,8 @@ PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:4
 		"one host":  {[]string{"-N", "1", "-n", "2"}, "pe 1 of 2 on 1 hosts\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startWith(t, func(cmd *exec.Cmd) {
-				cmd.Args = append(l.Head(), append(append([]string{"srun"}, c.args...), peName, "meet")...)
-				cmd.Path = cmd.Args[0]
+			s := atHead(t, l, func(cmd *exec.Cmd) {
+				cmd.Args = append(append([]string{"srun"}, c.args...), peName, "meet")
 				cmd.Env = append(cmd.Env, "SLURM_CONF="+at("slurm.conf"), "GOSHMEM_SECRET_FILE="+at("secret"))
 			})
 			assert.Equal(t, 0, s.wait())

@@ -49,20 +49,7 @@ PasswordAuthentication no
 PermitRootLogin prohibit-password
 `, dir), 0o600))
 	for _, host := range l.Hosts() {
-		c := exec.Command(l.Agent, host, sshd, "-D", "-e", "-f", at("daemon"))
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-		log, err := os.Create(at(host)) // its sessions outlive it, and would hold a pipe
-		require.NoError(t, err)
-		c.Stderr = log
-		require.NoError(t, c.Start())
-		t.Cleanup(func() {
-			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-			_ = c.Wait()
-			if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-				t.Logf("sshd on %s:\n%s", host, text)
-			}
-			_ = log.Close()
-		})
+		daemon(t, l, host, at(host), nil, sshd, "-D", "-e", "-f", at("daemon"))
 	}
 	agent = "ssh -F " + at("client") + " -x -T -o BatchMode=yes"
 	for _, host := range l.Hosts() {
@@ -105,11 +92,7 @@ func TestNetnsSSH(t *testing.T) {
 		assert.Regexp(t, `(?m)^\[1\] x  \$y\|it's "so"; echo\|`+dir[:1]+`.*/a \$dir 'of mine'\|`, s.out.String())
 	})
 	t.Run("input", func(t *testing.T) {
-		s := startWith(t, func(c *exec.Cmd) {
-			c.Args = append(append(l.Head(), toolName), c.Args[1:]...)
-			c.Path = c.Args[0]
-			c.Stdin = strings.NewReader("hello\n")
-		}, args(path(peName), "cat")...)
+		s := atHead(t, l, func(c *exec.Cmd) { c.Stdin = strings.NewReader("hello\n") }, args(path(peName), "cat")...)
 		assert.Equal(t, 0, s.wait())
 		assert.Contains(t, s.out.String(), "[0] hello\n")
 	})

@@ -58,6 +58,10 @@ type Launch struct {
 	HubExternal          bool   // the launcher holds the hub
 }
 
+// ErrNoPlace is what Detect finds where the environment tells a rendezvous, but no
+// rank: all that is needed by who knows its rank otherwise.
+var ErrNoPlace = fmt.Errorf("%s is set, but neither %s and %s nor a launcher's variables are: %w", EnvRendezvous, EnvRank, EnvSize, errs.ErrConfig)
+
 // Detect reads a launch from the environment: the own variables, else those of
 // Open MPI, PMI-1 (Hydra), Slurm, PALS, Flux, torchrun or Kubernetes. found is
 // false, without an error, where there is none. Sources that disagree on rank or
@@ -100,7 +104,7 @@ func detect(getenv func(string) string, proc procfs, parent int) (l Launch, foun
 	}
 	if len(seen) == 0 {
 		if getenv(EnvRendezvous) != "" {
-			return l, false, fmt.Errorf("%s is set, but neither %s and %s nor a launcher's variables are: %w", EnvRendezvous, EnvRank, EnvSize, errs.ErrConfig)
+			return l, false, ErrNoPlace
 		}
 		return l, false, nil
 	}
@@ -111,7 +115,7 @@ func detect(getenv func(string) string, proc procfs, parent int) (l Launch, foun
 	if err := readLocal(getenv, seen, seen[at], &l); err != nil {
 		return l, false, err
 	}
-	if l.Secret, err = readSecret(getenv); err != nil {
+	if l.Secret, err = ReadSecret(getenv(EnvSecret), getenv(EnvSecretFile)); err != nil {
 		return l, false, err
 	}
 	if err := readRendezvous(getenv, seen, seen[at], &l, proc, parent); err != nil {
@@ -209,12 +213,11 @@ func readLocal(getenv func(string) string, seen []source, from source, l *Launch
 	return err
 }
 
-func readSecret(getenv func(string) string) ([]byte, error) {
-	text, name, path := getenv(EnvSecret), EnvSecret, getenv(EnvSecretFile)
-	if text != "" && path != "" {
-		return nil, fmt.Errorf("both %s and %s are set: %w", EnvSecret, EnvSecretFile, errs.ErrConfig)
-	}
-	if path != "" {
+// ReadSecret is a job's secret: text, which is hexadecimal, or if that is empty, what
+// the file holds. nil: there is neither. Errors name the variables.
+func ReadSecret(text, path string) ([]byte, error) {
+	name := EnvSecret
+	if text == "" && path != "" {
 		name = EnvSecretFile
 		b, err := readSmall(path)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 func libc(t testing.TB, fn string) uintptr {
 	t.Helper()
 	l, err := Open("libc.so.6")
-	if errors.Is(err, errs.ErrUnsupported) && !loadable {
+	if errors.Is(err, errs.ErrUnsupported) && !Loadable {
 		t.Skip(err)
 	}
 	if err != nil {

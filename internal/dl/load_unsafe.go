@@ -15,6 +15,9 @@ import (
 	"goshmem/internal/errs"
 )
 
+// Loadable says whether this build can load libraries.
+const Loadable = true
+
 // Library is a loaded library. It is never unloaded.
 type Library struct {
 	name   string
@@ -58,6 +61,14 @@ func Call(fn uintptr, args ...uintptr) (r uintptr, errno syscall.Errno) {
 	r, _, _ = purego.SyscallN(fn, args...)
 	at, _, _ := purego.SyscallN(errnoLocation())
 	return r, syscall.Errno(**(**int32)(unsafe.Pointer(&at)))
+}
+
+// CallNoErrno is Call at half the cost, where errno does not matter.
+//
+//go:uintptrescapes
+func CallNoErrno(fn uintptr, args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(fn, args...)
+	return r
 }
 
 // errnoLocation is the C library's function that gives errno's address.

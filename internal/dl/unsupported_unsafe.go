@@ -11,6 +11,9 @@ import (
 	"goshmem/internal/errs"
 )
 
+// Loadable says whether this build can load libraries.
+const Loadable = false
+
 // Library is a loaded library; in this build there is none.
 type Library struct{ _ struct{} }
 
@@ -27,6 +30,9 @@ func (*Library) Sym(name string) (uintptr, error) { return 0, errs.ErrUnsupporte
 
 // Call calls nothing.
 func Call(uintptr, ...uintptr) (uintptr, syscall.Errno) { return 0, syscall.ENOSYS }
+
+// CallNoErrno calls nothing.
+func CallNoErrno(uintptr, ...uintptr) uintptr { return 0 }
 
 // Call calls nothing.
 func (*Frame) Call() uintptr { return 0 }

@@ -1,7 +1,7 @@
 // Package libc calls the C library's memcpy, loaded at run time, as the floor
 // that bandwidth benchmarks print beside their own figures.
 //
-// Nothing is linked: [Load] opens libc.so.6 by purego and fails with
+// Nothing is linked: [Load] opens libc.so.6 by package dl and fails with
 // ErrUnsupported where that cannot be (the build tag nopurego, another
 // operating system or architecture, no such library).
 //

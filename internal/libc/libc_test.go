@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"goshmem/internal/dl"
 	"goshmem/internal/errs"
 )
 
@@ -15,7 +16,7 @@ import (
 func load(t testing.TB) *Lib {
 	t.Helper()
 	l, err := Load()
-	if errors.Is(err, errs.ErrUnsupported) && !loadable {
+	if errors.Is(err, errs.ErrUnsupported) && !dl.Loadable {
 		t.Skip(err)
 	}
 	if err != nil {

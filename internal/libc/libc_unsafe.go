@@ -1,14 +1,10 @@
-//go:build linux && (amd64 || arm64) && !nopurego
-
 package libc
 
 import (
 	"fmt"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
-	"goshmem/internal/errs"
+	"goshmem/internal/dl"
 )
 
 // loopAddress is the address of the assembly routine memcpyLoop, which follows
@@ -23,14 +19,13 @@ type Lib struct {
 
 // Load opens the C library.
 func Load() (*Lib, error) {
-	const name = "libc.so.6"
-	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	lib, err := dl.Open("libc.so.6")
 	if err != nil {
-		return nil, fmt.Errorf("libc: open %s: %w: %w", name, errs.ErrUnsupported, err)
+		return nil, fmt.Errorf("libc: %w", err)
 	}
-	memcpy, err := purego.Dlsym(handle, "memcpy")
+	memcpy, err := lib.Sym("memcpy")
 	if err != nil {
-		return nil, fmt.Errorf("libc: find memcpy in %s: %w: %w", name, errs.ErrUnsupported, err)
+		return nil, fmt.Errorf("libc: %w", err)
 	}
 	return &Lib{memcpy: memcpy}, nil
 }
@@ -44,7 +39,7 @@ func (l *Lib) MemcpyN(dst, src unsafe.Pointer, n uintptr, iters int) {
 	if iters <= 0 {
 		return
 	}
-	// The arguments are uintptrs from here on. SyscallN makes what they were
+	// The arguments are uintptrs from here on. The call makes what they were
 	// converted from escape, so none of it lies on a stack that could move.
-	_, _, _ = purego.SyscallN(loopAddress, l.memcpy, uintptr(dst), uintptr(src), n, uintptr(iters))
+	dl.CallNoErrno(loopAddress, l.memcpy, uintptr(dst), uintptr(src), n, uintptr(iters))
 }
