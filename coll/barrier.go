@@ -245,7 +245,7 @@ func (b *barrier) wait(ctx context.Context) error {
 		b.c.Rest()
 	}
 	if err := b.c.WaitMembers(ctx, b.cond, b.left); err != nil || b.arrived() {
-		return err
+		return b.late(err)
 	}
 	return errAborted
 }

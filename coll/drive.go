@@ -183,7 +183,7 @@ func (c *Comm) drive(ctx context.Context) error {
 	if err := c.ctx.WaitMembers(ctx, c.cond, nil); err != nil {
 		// What a member said before it left, or was lost, is the better reason.
 		if c.err == nil {
-			c.err = err
+			c.err = c.late(err)
 		}
 	}
 	return c.err

@@ -222,10 +222,7 @@ func (m *messages) wait(ctx context.Context, op *message, peer int) error {
 	if op.finished.Load() {
 		return op.err
 	}
-	if errors.Is(err, pe.ErrTimeout) {
-		err = errors.Join(&pe.TimeoutError{What: "message", PE: peer}, err)
-	}
-	return errors.Join(err, m.giveUp(op))
+	return errors.Join(late(err, pe.TimeoutError{What: "message", PE: peer}), m.giveUp(op))
 }
 
 // giveUp ends a caller's part in an operation. What was not begun is forgotten;

@@ -2,7 +2,6 @@ package coll
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"goshmem/pe"
@@ -38,10 +37,7 @@ func (p *Pending) Wait(ctx context.Context) error {
 	if p.done.Load() {
 		return p.err
 	}
-	if errors.Is(err, pe.ErrTimeout) {
-		err = errors.Join(&pe.TimeoutError{What: "collective", PE: -1}, err)
-	}
-	return wrap("coll: wait", err)
+	return wrap("coll: wait", late(err, pe.TimeoutError{What: "collective", PE: -1}))
 }
 
 // Test reports whether the collective is complete, with its error if it failed.

@@ -15,6 +15,8 @@ type probe struct {
 	t     rma.Ticket
 	asked bool
 	stale bool // the answer does not count
+	last  uint64
+	seen  bool // last is an answer
 }
 
 // probe looks at a member's word: got says that v is an answer, gone that there
@@ -38,6 +40,9 @@ func (c *Comm) probe(i int) (v uint64, got, gone bool) {
 	if p.stale {
 		p.stale = false
 		return 0, false, false
+	}
+	if p.t.Err() == nil {
+		p.last, p.seen = p.v, true
 	}
 	return p.v, p.t.Err() == nil, p.t.Err() != nil
 }

@@ -24,11 +24,12 @@ const (
 // otherwise wake up in the middle of a copy.
 func (p *PE) reap() error {
 	w := p.world
+	until := time.Now().Add(reapGrace) // for all of them
 	for pe := range w.state {
 		if w.lossOf(pe) == nil || w.localPE(pe) != nil || w.table.Region(pe, 0).Base == nil {
 			continue
 		}
-		if err := kill(w.peers[pe].PID, w.births[pe], reapGrace); err != nil {
+		if err := kill(w.peers[pe].PID, w.births[pe], time.Until(until)); err != nil {
 			return &errs.PeerLostError{PE: pe, Cause: fmt.Sprintf("and its process %d cannot be ended: %v", w.peers[pe].PID, err)}
 		}
 	}

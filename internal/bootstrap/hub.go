@@ -25,6 +25,7 @@ type Hub struct {
 	gathers   map[gatherKey]*gather
 	joined    bool     // all ranks have joined
 	late      *failure // the join deadline passed: who was missing
+	refused   string   // why the last one was that may have been meant to be a member
 	done      chan struct{}
 	over      bool // done is closed
 	closed    bool
@@ -280,7 +281,7 @@ func (h *Hub) joinTimeout() {
 	if h.closed || len(missing) == 0 {
 		return
 	}
-	h.late = &failure{kind: failJoin, pe: -1, missing: missing, want: h.cfg.Size}
+	h.late = &failure{kind: failJoin, pe: -1, missing: missing, want: h.cfg.Size, cause: h.refused}
 	h.cfg.Logger.Warn("bootstrap: join deadline passed", "missing", missing)
 	h.toAll(&msg{kind: kindJoinFailed, src: -1, dst: -1, fail: h.late}, -1)
 	for _, r := range missing {

@@ -188,6 +188,24 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, m.WaitJoined(ctx))
 }
 
+// A process that was refused is a reason why a rank is missing.
+func TestRefusedIsMissing(t *testing.T) {
+	hub, addr := newHub(t, HubConfig{Size: 2, JoinDeadline: time.Hour})
+	m, err := hub.Local(0)
+	require.NoError(t, err)
+	defer m.Close()
+	_, err = Dial(testContext(t), DialConfig{Address: addr, Rank: 1, Size: 3})
+	var r *RefusedError
+	require.ErrorAs(t, err, &r)
+	require.Eventually(t, func() bool { hub.mu.Lock(); defer hub.mu.Unlock(); return hub.refused != "" }, time.Minute, time.Millisecond)
+	hub.joinTimeout()
+	err = m.WaitJoined(testContext(t))
+	var late *errs.TimeoutError
+	require.ErrorAs(t, err, &late)
+	require.Equal(t, []int{1}, late.Missing)
+	require.ErrorContains(t, err, "a process was refused: the job has 2 ranks, not 3")
+}
+
 // Strangers of all kinds do not keep a job from starting.
 func TestStrangers(t *testing.T) {
 	hub, addr := newHub(t, HubConfig{Size: 2, Secret: []byte("s")})
@@ -427,12 +445,13 @@ func TestProtocolBreach(t *testing.T) {
 
 func TestErrorsReadWell(t *testing.T) {
 	for want, err := range map[string]error{
-		"the job's launcher is lost: gone":                                                &HubLostError{Cause: "gone"},
-		"cancelled by pe 2, missing PEs [3]":                                              &AbortedError{PE: 2, Missing: []int{3}},
-		"refused by the hub: why":                                                         &RefusedError{Reason: "why"},
-		"timed out waiting for all ranks to join: want 4, have 2: missing PEs [1 3]":      (&failure{kind: failJoin, pe: -1, want: 4, missing: []int{1, 3}}).err(0),
-		"timed out waiting for the group (pe 1 gave up): want 2, have 1: missing PEs [3]": (&failure{kind: failTimeout, pe: 1, want: 2, missing: []int{3}}).err(0),
-		"over 65536 gathers at once: over capacity":                                       (&failure{kind: failCrowd, pe: -1}).err(0),
+		"the job's launcher is lost: gone":                                                     &HubLostError{Cause: "gone"},
+		"cancelled by pe 2, missing PEs [3]":                                                   &AbortedError{PE: 2, Missing: []int{3}},
+		"refused by the hub: why":                                                              &RefusedError{Reason: "why"},
+		"timed out waiting for all ranks to join: want 4, have 2: missing PEs [1 3]":           (&failure{kind: failJoin, pe: -1, want: 4, missing: []int{1, 3}}).err(0),
+		"timed out waiting for all ranks to join: missing PEs [1]; a process was refused: why": (&failure{kind: failJoin, pe: -1, missing: []int{1}, cause: "why"}).err(0),
+		"timed out waiting for the group (pe 1 gave up): want 2, have 1: missing PEs [3]":      (&failure{kind: failTimeout, pe: 1, want: 2, missing: []int{3}}).err(0),
+		"over 65536 gathers at once: over capacity":                                            (&failure{kind: failCrowd, pe: -1}).err(0),
 	} {
 		require.EqualError(t, err, want)
 	}

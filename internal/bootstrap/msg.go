@@ -104,12 +104,15 @@ func (f *failure) err(rank int) error {
 		return &errs.PeerLostError{PE: f.pe, Cause: f.cause}
 	case failClosed:
 		return &errs.ClosedError{PE: f.pe}
-	case failTimeout, failJoin:
+	case failJoin:
+		err := timeoutError("all ranks to join", f.want, f.missing)
+		if f.cause != "" {
+			return fmt.Errorf("%w; a process was refused: %s", err, f.cause)
+		}
+		return err
+	case failTimeout:
 		what := "the group"
-		switch {
-		case f.kind == failJoin:
-			what = "all ranks to join"
-		case f.pe != rank:
+		if f.pe != rank {
 			what = fmt.Sprintf("the group (pe %d gave up)", f.pe)
 		}
 		return timeoutError(what, f.want, f.missing)

@@ -116,6 +116,9 @@ func (h *Hub) attend(conn net.Conn) {
 		}
 		h.mu.Lock()
 		delete(h.shaking, conn)
+		if ok {
+			h.refused = clip(r.Reason)
+		}
 		h.mu.Unlock()
 		_ = conn.Close()
 		return

@@ -80,7 +80,7 @@ func (c *Config) check() error {
 	}
 	switch {
 	case len(c.Hosts) == 0 && (c.PPN != 0 || c.Agent != "" || c.Remote != ""):
-		return bad("PEs on a host, an agent or its tool without hosts")
+		return bad("-ppn, -agent or -remote without -hosts")
 	case c.PPN < 0:
 		return bad("%d PEs on a host", c.PPN)
 	case c.Agent != "" && strings.TrimSpace(c.Agent) == "":

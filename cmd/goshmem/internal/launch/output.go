@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -78,7 +80,7 @@ func (r *relay) run() {
 	defer close(r.over)
 	defer func() { _ = r.from.Close() }()
 	in := bufio.NewReaderSize(r.from, lineMax)
-	left := leftover
+	left, late := leftover, false
 	for {
 		line, err := in.ReadSlice('\n')
 		if werr := r.to.write(r.source, r.prefix, line); werr != nil {
@@ -86,7 +88,12 @@ func (r *relay) run() {
 		}
 		switch {
 		case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, os.ErrDeadlineExceeded) && len(line) > 0:
+		case errors.Is(err, os.ErrDeadlineExceeded) && !late:
+			// What the process wrote is there still, also where this one was kept
+			// from looking for as long.
+			late = true
+			_ = r.from.SetReadDeadline(time.Time{})
+			in.Reset(present{r.from})
 		default:
 			return
 		}
@@ -95,11 +102,39 @@ func (r *relay) run() {
 			if left -= len(line); left <= 0 {
 				return
 			}
+			if late {
+				continue
+			}
 			// Writing may have taken longer than the time that was left.
 			_ = r.from.SetReadDeadline(time.Now().Add(afterlife))
 		default:
 		}
 	}
+}
+
+// present is what is in a pipe now: it ends where a read would wait.
+type present struct{ pipe *os.File }
+
+func (p present) Read(b []byte) (int, error) {
+	raw, err := p.pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		for n, failed = unix.Read(int(fd), b); failed == unix.EINTR; {
+			n, failed = unix.Read(int(fd), b)
+		}
+		return true // it shall not wait
+	})
+	if err != nil {
+		return 0, err
+	}
+	if failed != nil || n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // finish tells the relay that the process has ended.

@@ -68,7 +68,21 @@ func TestRelayAfterTheEnd(t *testing.T) {
 	assert.Equal(t, text, b.String())
 }
 
-// Nor does one that goes on writing keep it.
+// A relay that does not run until long after the process's end loses nothing, and
+// waits for nobody.
+func TestRelayStarved(t *testing.T) {
+	var b bytes.Buffer
+	r, w := newRelay(t, newOutput(&b))
+	text := strings.Repeat("some text\n", 3000) + "and a part"
+	_, err := w.WriteString(text)
+	require.NoError(t, err)
+	close(r.done)
+	require.NoError(t, r.from.SetReadDeadline(time.Now().Add(-time.Hour)))
+	r.run()
+	assert.Equal(t, text, b.String())
+}
+
+// Nor does a process that escaped and goes on writing keep it.
 func TestRelayOfAnEndlessWriter(t *testing.T) {
 	var b bytes.Buffer
 	r, w := newRelay(t, newOutput(&b))
