@@ -3,6 +3,10 @@
 # length of the stress. At last node 1 goes down.
 . ./pair.sh
 
+# An address to which node 0 has no route.
+export GOSHMEM_TEST_LONELY=198.51.100.2
+[ "$NODE_RANK" = 0 ] || ip addr add $GOSHMEM_TEST_LONELY/24 dev eth0
+
 pair "suites" rdma.test -test.timeout 180s -test.run 'TestSuites/.*/(put_sizes|put_signal$|get_sees|iput|notify$|fence|quiet_covers|amo_and|integers|floats$|nbi|two_contexts|barrier_holds)|TestPutSignalIsOnePost|TestMixedAdds|TestBetweenHosts|TestWrongGID'
 export GOSHMEM_TEST_STRESS="$1"
 pair "order" rdma.test -test.v -test.timeout 60s -test.run TestStress
