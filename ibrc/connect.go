@@ -34,14 +34,13 @@ func (t *Transport) Connect(l *channel.Lane) (bool, error) {
 		q.lane = l
 		l.SetState(q)
 	}
-	if q.failed != nil {
-		return false, q.failed
+	if !q.ready && q.failed == nil {
+		t.progress(q)
 	}
-	if q.ready {
-		return true, nil
+	if q.cut {
+		return false, nil
 	}
-	t.progress(q)
-	return q.ready, q.failed
+	return q.ready && q.failed == nil, q.failed
 }
 
 // progress takes a queue pair a step nearer to RTS.
@@ -155,5 +154,5 @@ func (t *Transport) Abort(l *channel.Lane) {
 	}
 	t.destroy(q)
 	q.reqs.Drop(q.reqs.Len())
-	q.lane, q.built, q.at, q.finished, q.reported = nil, 0, 0, 0, nil
+	q.lane, q.cut, q.built, q.at, q.finished, q.reported = nil, false, 0, 0, 0, nil
 }

@@ -1,7 +1,6 @@
 package ibrc_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -115,47 +114,74 @@ func TestIdlePeers(t *testing.T) {
 	require.Empty(t, r.mail)
 }
 
-// A work request that fails is told of as what it is: what came before it is
-// complete, it and what follows fail; a peer that does not answer is lost.
-func TestFailure(t *testing.T) {
-	for _, status := range []ibrc.Status{ibrc.StatusRemAccess, ibrc.StatusRetryExc} {
-		t.Run(status.String(), func(t *testing.T) {
-			carried := 0
-			r, _ := mocks(t, 2, func(_ int, p *mock.Provider) {
-				p.Refuse = func(wr *ibrc.WR) error {
-					if carried++; carried == 6 { // the signal of the third
-						return &ibrc.StatusError{Op: wr.Op, Status: status}
-					}
-					return nil
-				}
-			})
-			l := r.lane(0, 1)
-			r.connect(l, false)
-			var reqs []channel.Request
-			for range 5 {
-				reqs = append(reqs, putSignal(make([]byte, 8), 256, 64, channel.SigAdd, 1))
+// failing is a lane with five puts, of which the third's signal fails.
+func failing(t *testing.T, status ibrc.Status) (*rig, *channel.Lane, []channel.Request) {
+	carried := 0
+	r, _ := mocks(t, 2, func(_ int, p *mock.Provider) {
+		p.Refuse = func(wr *ibrc.WR) error {
+			if carried++; carried == 6 {
+				return &ibrc.StatusError{Op: wr.Op, Status: status}
 			}
-			n, err := r.trs[0].Post(l, reqs)
-			require.NoError(t, err)
-			require.Equal(t, 5, n)
-			done, failed := 0, []error(nil)
-			until(t, func() bool {
-				n, f := r.poll()
-				done, failed = done+n, append(failed, f...)
-				return done == 5
-			})
-			require.Len(t, failed, 3)
-			require.Equal(t, uint64(2), r.word(1, 64).Load())
-			lost := status == ibrc.StatusRetryExc
-			require.Equal(t, lost, errors.Is(failed[0], errs.ErrPeerLost), "%v", failed[0])
-			require.Equal(t, lost, r.lost[1] != nil)
-			require.ErrorContains(t, failed[0], status.String())
-			_, err = r.trs[0].Post(l, reqs[:1])
-			require.ErrorIs(t, err, failed[0])
-			r.trs[0].Abort(l)
-			require.Zero(t, func() int { n, _ := r.poll(); return n }())
-		})
+			return nil
+		}
+	})
+	l := r.lane(0, 1)
+	r.connect(l, false)
+	var reqs []channel.Request
+	for range 5 {
+		reqs = append(reqs, putSignal(make([]byte, 8), 256, 64, channel.SigAdd, 1))
 	}
+	n, err := r.trs[0].Post(l, reqs)
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+	return r, l, reqs
+}
+
+// A work request that fails is told of as what it is: what came before it is
+// complete, it and what follows fail.
+func TestFailure(t *testing.T) {
+	r, l, reqs := failing(t, ibrc.StatusRemAccess)
+	done, failed := 0, []error(nil)
+	until(t, func() bool {
+		n, f := r.poll()
+		done, failed = done+n, append(failed, f...)
+		return done == 5
+	})
+	require.Len(t, failed, 3)
+	require.Equal(t, uint64(2), r.word(1, 64).Load())
+	require.NotErrorIs(t, failed[0], errs.ErrPeerLost)
+	require.NoError(t, r.lost[1])
+	require.ErrorContains(t, failed[0], ibrc.StatusRemAccess.String())
+	_, err := r.trs[0].Post(l, reqs[:1])
+	require.ErrorIs(t, err, failed[0])
+	r.trs[0].Abort(l)
+	require.Zero(t, func() int { n, _ := r.poll(); return n }())
+}
+
+// A peer that does not answer is reported; what is pending waits for the verdict,
+// which is not the transport's.
+func TestNoAnswer(t *testing.T) {
+	r, l, reqs := failing(t, ibrc.StatusRetryExc)
+	done := 0
+	until(t, func() bool {
+		n, failed := r.poll()
+		require.Empty(t, failed)
+		done += n
+		return r.lost[1] != nil && done == 2
+	})
+	require.ErrorIs(t, r.lost[1], errs.ErrPeerLost)
+	require.ErrorContains(t, r.lost[1], ibrc.StatusRetryExc.String())
+	for range 3 {
+		n, err := r.trs[0].Post(l, reqs[:1])
+		require.NoError(t, err)
+		require.Zero(t, n)
+		n, _ = r.poll()
+		require.Zero(t, n)
+	}
+	r.trs[0].Abort(l)
+	require.Zero(t, func() int { n, _ := r.poll(); return n }())
+	_, err := r.trs[0].Connect(l)
+	require.ErrorIs(t, err, errs.ErrPeerLost)
 }
 
 // The suite of amo, on providers of any depth, by an agent at the target:

@@ -217,6 +217,7 @@ type pair struct {
 	peerDone bool
 	ready    bool
 	failed   error
+	cut      bool          // failed, and what became of the peer is not known
 	lane     *channel.Lane // whose requests these are; nil: used from the other side only
 
 	reqs  deque.Deque[pending]
