@@ -164,11 +164,24 @@ func (w *World) choosePort(hellos []hello, rank int, host []int) (topo.NIC, erro
 	if err != nil {
 		return topo.NIC{}, err
 	}
+	return rdma.Choose(machine, placesOf(machine, hellos, host), slices.Index(host, rank), w.nets.rdma)
+}
+
+// placesOf is where the PEs of a host are: by the device that they get, else by their CPUs.
+func placesOf(m *topo.Machine, hellos []hello, host []int) []topo.Place {
 	places := make([]topo.Place, len(host))
 	for i, pe := range host {
-		places[i].Node = machine.NodeOf(hellos[pe].CPUs)
+		h := &hellos[pe]
+		places[i].Node = m.NodeOf(h.CPUs)
+		if len(h.Buses) == 0 {
+			continue
+		}
+		bus := h.Buses[i%len(h.Buses)]
+		if k := slices.IndexFunc(m.GPUs, func(d topo.Device) bool { return strings.EqualFold(d.Address, bus) }); k >= 0 {
+			places[i].Device = &m.GPUs[k]
+		}
 	}
-	return rdma.Choose(machine, places, slices.Index(host, rank), w.nets.rdma)
+	return places
 }
 
 // connect makes the transports by which PEs of this process reach others.
