@@ -10,7 +10,7 @@ import (
 
 // Poll takes completions in, goes on with what waits for room, and reports.
 func (t *Transport) Poll(out []channel.Completion) int {
-	if t.receive() || len(t.connecting) > 0 {
+	if t.receive() || len(t.connecting)+len(t.refusals) > 0 {
 		t.connectAll()
 	}
 	n := t.p.Poll(t.wcs[:])
@@ -77,6 +77,9 @@ func (t *Transport) fail(q *pair, id uint64, err error) {
 	}
 	if !q.cut {
 		q.reported = q.failed
+		if !q.ready && !q.refused && q.local != q.remote {
+			t.refuse(q.pairKey, q.failed)
+		}
 	}
 	q.qp.Destroy()
 	t.release(q)

@@ -97,6 +97,43 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// An end that cannot be made, or cannot connect, says so: the other one fails, and does
+// not wait for ever.
+func TestRefusedConnection(t *testing.T) {
+	why := fmt.Errorf("no more: %w", errs.ErrCapacity)
+	for name, set := range map[string]func(p *mock.Provider){
+		"not made":      func(p *mock.Provider) { p.NoQP = why },
+		"not connected": func(p *mock.Provider) { p.NoConnect = why },
+	} {
+		for _, confirm := range []bool{false, true} {
+			r, _ := mocks(t, 2, func(pe int, p *mock.Provider) {
+				if p.L.Confirm = confirm; pe == 1 {
+					set(p)
+				}
+			})
+			a, b := r.lane(0, 1), r.lane(1, 0)
+			if !confirm && name == "not connected" {
+				continue // its peer needs nothing of it
+			}
+			var err error
+			until(t, func() bool {
+				_, err = r.trs[0].Connect(a)
+				r.deliver(false)
+				r.poll()
+				return err != nil
+			})
+			require.ErrorContains(t, err, "its end says: ")
+			require.ErrorContains(t, err, "no more")
+			require.ErrorIs(t, err, errs.ErrUnsupported)
+			_, err = r.trs[1].Connect(b)
+			require.ErrorIs(t, err, errs.ErrCapacity, name)
+			r.deliver(false)
+			r.poll()
+			require.Empty(t, r.mail, "nobody answers a refusal")
+		}
+	}
+}
+
 // Peers never spoken to cost nothing: no queue pair, no memory.
 func TestIdlePeers(t *testing.T) {
 	r, all := mocks(t, 64, nil)
