@@ -114,9 +114,9 @@ func (w *World) lostLink(pe int, err error) {
 		return // its goodbye, or its loss, is on the way
 	}
 	for _, p := range w.locals() {
+		// Who cannot be told any more is gone, which ends the world, or this PE has left.
 		if e := p.member.Accuse(pe, err.Error()); e != nil {
 			w.log.Warn("a broken connection is not told", "peer", pe, "err", e)
-			w.markLost(pe, err)
 		}
 	}
 }
