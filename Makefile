@@ -57,7 +57,7 @@ test-rdma: ## suites over RDMA: soft-RoCE in one and in two virtual machines
 	done
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(RXE)/ ./cmd/goshmem ./examples/moe
 	lanes/rxe/run.sh -t 450 -m 1024 $(RXE)/*.test $(RXE)/goshmem $(RXE)/moe lanes/rxe/*.sh -- sh one.sh $(RDMA_STRESS)
-	lanes/rxe/run.sh -n 2 $(RXE)/rdma.test lanes/rxe/*.sh -- sh two.sh 10000
+	lanes/rxe/run.sh -n 2 $(RXE)/rdma.test $(RXE)/moe lanes/rxe/*.sh -- sh two.sh 10000
 
 cross: ## builds that must work elsewhere: no cgo, arm64, without purego
 	CGO_ENABLED=0 $(GO) build ./...

@@ -95,7 +95,8 @@ func (e *env) checkBarrier(ctx context.Context, seen heap.Array[uint64], call fu
 	return ok, err
 }
 
-// plainBarrier is the floor: the same algorithm on plain words.
+// plainBarrier is the floor: the same algorithm on plain words. Between hosts there are
+// none: it only lets the PEs begin together then, by a Sync.
 type plainBarrier struct {
 	*env
 	central        bool
@@ -129,6 +130,12 @@ func newPlainBarrier(e *env) (*plainBarrier, error) {
 func (b *plainBarrier) run(ops int) error {
 	n := uint64(b.p.Size())
 	for range ops {
+		if b.apart {
+			if err := coll.Sync(b.ctx, b.p.Team()); err != nil {
+				return err
+			}
+			continue
+		}
 		b.epoch++
 		if b.central {
 			if atomic.AddUint64(b.count, 1) == b.epoch*n {

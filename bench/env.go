@@ -29,6 +29,7 @@ type env struct {
 	lines   heap.Array[uint64] // words of the floors and of the calibration, each on lines of its own
 	mine    []uint64           // own copy
 	local   bool               // the PEs are goroutines of one process
+	apart   bool               // they are on several hosts: no floor on mapped memory
 	bounces uint64             // of the calibration so far
 	wrong   int                // results that did not verify
 	base    Result
@@ -57,6 +58,11 @@ func newEnv(ctx context.Context, p *pe.PE, cfg Config, emit Emit) (*env, error) 
 	info, _ := p.Peer(e.target())
 	next, _ := p.Peer((p.Rank() + 1) % p.Size())
 	e.local = p.Size() > 1 && next.PID == os.Getpid()
+	for pe := range p.Size() {
+		if other, _ := p.Peer(pe); other.Host != next.Host {
+			e.apart = true
+		}
+	}
 	e.base = Result{Bench: cfg.Name, Path: info.Path, Mem: "host", Nodes: p.World().Nodes(), Impl: "goshmem", PEs: p.Size(), Local: e.local}
 	return e, nil
 }
@@ -192,11 +198,14 @@ func (c *Config) calibRounds() int {
 }
 
 // calibrate is the one-way time of a cache line between PE 0 and PE 1 in ns, or
-// between two processors where there is one PE; 0 where it is bound to one.
-// Collective; PE 0 has the figure.
+// between two processors where there is one PE, or several hosts; 0 where it is bound to
+// one. Collective; PE 0 has the figure.
 func (e *env) calibrate() (float64, error) {
 	rounds := e.cfg.calibRounds()
-	if e.p.Size() == 1 {
+	if e.apart && e.p.Rank() > 0 {
+		return 0, nil
+	}
+	if e.p.Size() == 1 || e.apart {
 		if runtime.NumCPU() == 1 {
 			return 0, nil
 		}

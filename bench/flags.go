@@ -20,6 +20,9 @@ type commandLine struct {
 	Join      bool // be a PE of the launcher's world
 	Bind      string
 	Repeat    int // how often; 0: once
+
+	Hosts         string // that the processes run on, "a,b"; empty: this one
+	Agent, Remote string // what starts a program on a host, and the tool there; empty: the launcher's defaults
 }
 
 // The bindings of processes.
@@ -80,6 +83,10 @@ func parse(args []string) (commandLine, error) {
 		return bad("%s: -join and -repeat exclude each other", name)
 	case c.Join && c.InProcess:
 		return bad("%s: -join and -inprocess exclude each other", name)
+	case c.Hosts != "" && (c.Join || c.InProcess):
+		return bad("%s: -hosts, and -join or -inprocess", name)
+	case c.Hosts == "" && (c.Agent != "" || c.Remote != ""):
+		return bad("%s: -agent and -remote are for -hosts", name)
 	}
 	if listed {
 		if c.Time < 0 {
@@ -89,7 +96,7 @@ func parse(args []string) (commandLine, error) {
 	}
 	check := c.Config
 	prog, err := check.complete()
-	if err == nil && c.Join && prog.solo {
+	if err == nil && (c.Join || c.Hosts != "") && prog.solo {
 		return bad("%s: it runs in one process and joins no world", name)
 	}
 	return c, err
@@ -130,7 +137,10 @@ func newFlags(c *commandLine) *flag.FlagSet {
 	fs.BoolVar(&c.InProcess, "inprocess", false, "PEs are goroutines of one process")
 	fs.BoolVar(&c.Join, "join", false, "take part in the world that a launcher started this process for; -n is its size")
 	fs.Int64Var(&c.begun, "begun", 0, "with -join: when the processes were started, ns since 1970 (0: unknown)")
-	fs.StringVar(&c.Bind, "bind", bindAuto, "bind the processes: core (one core each in turn), none, auto (core; overlap and -mem cuda: none)")
+	fs.StringVar(&c.Bind, "bind", bindAuto, "bind the processes: core (one core each in turn), none, auto (core; overlap, -mem cuda and -hosts: none)")
+	fs.StringVar(&c.Hosts, "hosts", "", "run the processes on these hosts, a,b: as goshmem run -hosts")
+	fs.StringVar(&c.Agent, "agent", "", "with -hosts: command that starts a program on a host")
+	fs.StringVar(&c.Remote, "remote", "", "with -hosts: path of goshmem there")
 	if c.Name == "moe" {
 		c.MoE.flags(fs)
 	}

@@ -35,7 +35,7 @@ func (o *oneSided) getTrials(ctx context.Context, size int64) []trial {
 	c, src, from := o.c, o.dst, o.target()
 	var dst, remote []byte
 	if o.private != nil {
-		dst, remote = o.private[:size], o.remote[:size]
+		dst, remote = o.private[:size], o.remote[:min(size, int64(len(o.remote)))]
 	}
 	get := func(ops int) error {
 		for range ops {
@@ -66,7 +66,7 @@ func (o *oneSided) getTrials(ctx context.Context, size int64) []trial {
 	if size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: get, floor: memcpy})
 	}
-	if size >= queuedFrom || o.cfg.Path == "tcp" && size >= bandwidthFrom {
+	if size >= queuedFrom || o.overNet() && size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "nbi-bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: nbi, floor: memcpy})
 	}
 	for i := range all {

@@ -16,8 +16,10 @@ import (
 // a new world and with the same arguments.
 type Job struct {
 	PEs            int
-	Bind           bool // to one core each, in turn
-	Device         bool // the PEs have device heaps
+	Bind           bool   // to one core each, in turn
+	Device         bool   // the PEs have device heaps
+	Hosts          string // where the processes run; empty: here
+	Agent, Remote  string // see commandLine
 	Args           []string
 	Stdout, Stderr io.Writer
 }
@@ -106,9 +108,9 @@ func (c commandLine) start(ctx context.Context, emit Emit, stderr io.Writer, lau
 	c.begun = time.Now().UnixNano()
 	err = launch(ctx, Job{
 		PEs: cfg.PEs, Args: c.args(), Stdout: out, Stderr: stderr,
-		Device: c.Mem == memCUDA,
+		Device: c.Mem == memCUDA, Hosts: c.Hosts, Agent: c.Agent, Remote: c.Remote,
 		// A device driver's threads need more than one core.
-		Bind: c.Bind == bindCore || c.Bind == bindAuto && c.Mem != memCUDA && !prog.unbound,
+		Bind: c.Bind == bindCore || c.Bind == bindAuto && c.Mem != memCUDA && c.Hosts == "" && !prog.unbound,
 	})
 	switch {
 	case out.err != nil:

@@ -91,6 +91,9 @@ func (t *taken) uneven() bool {
 
 // measure runs a trial and emits its result. Collective.
 func (e *env) measure(t trial) error {
+	if e.apart && t.algo != rawTCP {
+		t.floor = nil
+	}
 	ops, err := e.batchOf(&t)
 	if err != nil {
 		return fmt.Errorf("bench: %s %s of %d B: %w", e.cfg.Name, t.metric, t.size, err)

@@ -133,6 +133,9 @@ func (r *moeRun) prepare() (err error) {
 	}
 	r.shape = r.engine
 	r.fillRows()
+	if r.apart {
+		r.base.Path = r.farPath()
+	}
 	var ref heap.Ref
 	if ref, err = r.p.AllocMem(r.ctx, scratchMost, 4096); err != nil {
 		return err

@@ -46,6 +46,9 @@ func pairsWork(ctx context.Context, e *env) error {
 		return err
 	}
 	if s.partner >= 0 {
+		if info, _ := e.p.Peer(s.partner); e.apart {
+			e.base.Path = info.Path
+		}
 		if s.theirs, err = rawBytes(e.c, s.dst, n, s.partner); err != nil {
 			return err
 		}

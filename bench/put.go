@@ -35,7 +35,7 @@ func (o *oneSided) putTrials(ctx context.Context, size int64) []trial {
 	c, dst, to := o.c, o.dst, o.target()
 	var src, remote []byte
 	if o.private != nil {
-		src, remote = o.private[:size], o.remote[:size]
+		src, remote = o.private[:size], o.remote[:min(size, int64(len(o.remote)))]
 	}
 	put := func(ops int) error {
 		for range ops {
@@ -90,7 +90,7 @@ func (o *oneSided) putTrials(ctx context.Context, size int64) []trial {
 	if size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: put, floor: memcpy})
 	}
-	if size >= queuedFrom || o.cfg.Path == "tcp" && size >= bandwidthFrom {
+	if size >= queuedFrom || o.overNet() && size >= bandwidthFrom {
 		all = append(all, trial{line: line{metric: "nbi-bandwidth", unit: unitGBs, bytes: size}, algo: o.libc.algo, work: nbi, floor: memcpy})
 	}
 	for i := range all {

@@ -21,15 +21,15 @@ func rawBytes(c *pe.Context, ref heap.Ref, n int64, target int) ([]byte, error) 
 	}
 	p := l.Mapped(ref)
 	if p == nil {
-		return nil, pe.ErrUnsupported
+		return nil, nil
 	}
 	return unsafe.Slice((*byte)(p), n), nil
 }
 
-// rawWord is an aligned word of a PE's memory as mapped here.
+// rawWord is an aligned word of a PE's memory as mapped here, nil where it is not.
 func rawWord(c *pe.Context, ref heap.Ref, target int) (*uint64, error) {
 	b, err := rawBytes(c, ref, 8, target)
-	if err != nil {
+	if err != nil || b == nil {
 		return nil, err
 	}
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b))), nil

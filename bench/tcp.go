@@ -2,26 +2,32 @@ package bench
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 	"time"
 
 	"goshmem/bench/rawtcp"
+	"goshmem/channel"
 )
+
+// overNet reports whether PE 0 and PE 1 are meant to be far from each other; the same
+// on every PE.
+func (e *env) overNet() bool { return e.cfg.Path == "tcp" || e.apart }
+
+// rawTCP is the floor's name.
+const rawTCP = "rawtcp"
 
 // overTCP makes the floors of what goes over TCP between PE 0 and PE 1: nil where
 // they reach each other otherwise, or this is another PE. Collective.
 func (e *env) overTCP(ctx context.Context) (*rawtcp.Link, error) {
-	info, ok := e.p.Peer(e.target())
-	if e.p.Rank() == 1 {
-		info, ok = e.p.Peer(0)
-	}
-	if !ok || e.cfg.Path != "tcp" || info.Path != "tcp" || e.p.Size() < 2 {
+	if e.p.Size() < 2 || !e.overNet() {
 		return nil, nil
 	}
 	var l *rawtcp.Listener
 	var addr string
 	var err error
-	if e.p.Rank() == 1 {
-		if l, addr, err = rawtcp.Listen(); err != nil {
+	if info, _ := e.p.Peer(0); e.p.Rank() == 1 && info.Path == "tcp" {
+		if l, addr, err = rawtcp.Listen(listenHost(e.p.World().Transports())); err != nil {
 			addr = ""
 		}
 	}
@@ -29,12 +35,25 @@ func (e *env) overTCP(ctx context.Context) (*rawtcp.Link, error) {
 	switch {
 	case err != nil || gerr != nil:
 		return nil, firstOf(err, gerr)
-	case e.p.Rank() == 0:
+	case e.p.Rank() == 0 && len(all[1]) > 0:
 		return rawtcp.Dial(string(all[1]))
-	case e.p.Rank() == 1:
+	case l != nil:
 		return l.Accept()
 	}
 	return nil, nil
+}
+
+// listenHost is where the world takes its connections, as it describes that: the floor
+// is to take the same way.
+func listenHost(all []channel.Description) string {
+	for _, d := range all {
+		for part := range strings.SplitSeq(d.Detail, ", ") {
+			if at, err := netip.ParseAddrPort(part); err == nil {
+				return at.Addr().String()
+			}
+		}
+	}
+	return "127.0.0.1"
 }
 
 func firstOf(errs ...error) error {
@@ -49,7 +68,7 @@ func firstOf(errs ...error) error {
 // tcpAMO is tcpFloors for atomics, which PE 0 alone does: the floor is one way.
 func (e *env) tcpAMO(k *rawtcp.Link, t *trial) {
 	msg := make([]byte, t.size)
-	t.floor, t.batch, t.algo = nil, remoteBatch, "rawtcp"
+	t.floor, t.batch, t.algo = nil, remoteBatch, rawTCP
 	if t.metric == "add" {
 		return
 	}
@@ -92,6 +111,6 @@ func (e *env) tcpFloors(k *rawtcp.Link, all []trial) {
 		default:
 			t.floor, t.batch = func(ops int) error { return k.Stream(msg, ops) }, remoteBatch
 		}
-		t.algo = "rawtcp"
+		t.algo = rawTCP
 	}
 }

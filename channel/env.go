@@ -19,7 +19,9 @@ type Env struct {
 	// Send passes a message to another PE's transport, by the bootstrap: for
 	// handles, not for data. It arrives at Deliver, in order per pair.
 	Send func(from, to int, msg []byte) error
-	// Lost reports a peer that the transport finds dead.
+	// Lost reports a peer that the transport does not reach any more. Whether it is
+	// lost or has left is decided behind it, and ends with Abort; until then the
+	// transport need not fail what is pending.
 	Lost func(pe int, err error)
 	// Buffer finds the memory off the Go heap, of this process alone, that an address
 	// is in; nil: it is in none. What is registered of it is to be given back by Forget.

@@ -10,7 +10,7 @@ import (
 
 // Poll takes completions in, goes on with what waits for room, and reports.
 func (t *Transport) Poll(out []channel.Completion) int {
-	if t.receive() || len(t.connecting) > 0 {
+	if t.receive() || len(t.connecting)+len(t.refusals) > 0 {
 		t.connectAll()
 	}
 	n := t.p.Poll(t.wcs[:])
@@ -55,7 +55,8 @@ func (t *Transport) reap(q *pair) {
 }
 
 // fail puts a queue pair into error: what was complete before work request id is
-// reported so, the rest with the error.
+// reported so, the rest with the error. Where the peer does not answer any more the rest
+// waits for Abort: whether that one is lost, or has left, is for Env.Lost to find out.
 func (t *Transport) fail(q *pair, id uint64, err error) {
 	if q.failed != nil {
 		return
@@ -67,14 +68,19 @@ func (t *Transport) fail(q *pair, id uint64, err error) {
 	}
 	if errors.Is(err, errs.ErrPeerLost) {
 		lost := &errs.PeerLostError{PE: q.remote, Cause: err.Error()}
-		q.failed = lost
+		q.failed, q.cut = lost, true
 		t.env.Lost(q.remote, lost)
 	} else if errors.Is(err, errs.ErrClosed) {
 		q.failed = &errs.ClosedError{PE: q.remote}
 	} else {
 		q.failed = fmt.Errorf("ibrc: queue pair from pe %d to pe %d: %w", q.local, q.remote, err)
 	}
-	q.reported = q.failed
+	if !q.cut {
+		q.reported = q.failed
+		if !q.ready && !q.refused && q.local != q.remote {
+			t.refuse(q.pairKey, q.failed)
+		}
+	}
 	q.qp.Destroy()
 	t.release(q)
 	if q.reqs.Len()+q.finished > 0 && !q.isDirty {

@@ -34,14 +34,13 @@ func (t *Transport) Connect(l *channel.Lane) (bool, error) {
 		q.lane = l
 		l.SetState(q)
 	}
-	if q.failed != nil {
-		return false, q.failed
+	if !q.ready && q.failed == nil {
+		t.progress(q)
 	}
-	if q.ready {
-		return true, nil
+	if q.cut {
+		return false, nil
 	}
-	t.progress(q)
-	return q.ready, q.failed
+	return q.ready && q.failed == nil, q.failed
 }
 
 // progress takes a queue pair a step nearer to RTS.
@@ -118,10 +117,21 @@ func (t *Transport) receive() bool {
 		q := t.pairs[k]
 		if q == nil {
 			var err error
+			if m.h.refused != "" {
+				continue // by its own choice
+			}
 			if q, err = t.newPair(k); err != nil {
 				t.env.Log.Warn("ibrc: a peer's queue pair refused", "err", err)
+				t.refuse(k, err)
 				continue
 			}
+		}
+		if m.h.refused != "" {
+			if !q.ready {
+				q.refused = true
+				t.fail(q, 0, fmt.Errorf("its end says: %s: %w", m.h.refused, errs.ErrUnsupported))
+			}
+			continue
 		}
 		if m.h.done {
 			q.peerDone = q.peer != nil
@@ -136,8 +146,23 @@ func (t *Transport) receive() bool {
 	return len(box) > 0
 }
 
-// connectAll goes on with what is not connected yet.
+// refuse tells a peer that this end will not connect: it would wait for ever.
+func (t *Transport) refuse(k pairKey, err error) {
+	t.refusals = append(t.refusals, refusal{k, err.Error()})
+}
+
+// refusal is one that is not sent yet.
+type refusal struct {
+	pairKey
+	why string
+}
+
+// connectAll goes on with what is not connected yet, and says what will not be.
 func (t *Transport) connectAll() {
+	t.refusals = slices.DeleteFunc(t.refusals, func(r refusal) bool {
+		err := t.env.Send(r.local, r.remote, encodeHandle(handle{lane: r.lane, refused: r.why}))
+		return !errors.Is(err, errs.ErrWouldBlock)
+	})
 	t.connecting = slices.DeleteFunc(t.connecting, func(q *pair) bool {
 		t.progress(q)
 		return q.ready || q.failed != nil
@@ -155,5 +180,5 @@ func (t *Transport) Abort(l *channel.Lane) {
 	}
 	t.destroy(q)
 	q.reqs.Drop(q.reqs.Len())
-	q.lane, q.built, q.at, q.finished, q.reported = nil, 0, 0, 0, nil
+	q.lane, q.cut, q.built, q.at, q.finished, q.reported = nil, false, 0, 0, 0, nil
 }

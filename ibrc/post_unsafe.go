@@ -25,14 +25,14 @@ type mark struct {
 // that a provider copies is reusable when Post has taken it.
 func (t *Transport) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 	q, _ := l.State().(*pair)
-	if q == nil || q.lane != l || !q.ready {
+	if q == nil || q.lane != l || !q.ready && !q.cut {
 		return 0, fmt.Errorf("ibrc: a lane that is not connected: %w", errs.ErrConfig)
+	}
+	if q.isPartial || q.cut {
+		return 0, nil
 	}
 	if q.failed != nil {
 		return 0, q.failed
-	}
-	if q.isPartial {
-		return 0, nil
 	}
 	var bad error
 	n := 0
@@ -59,7 +59,7 @@ func (t *Transport) Post(l *channel.Lane, reqs []channel.Request) (int, error) {
 	if taken < n {
 		bad = nil // the request that it is about was not reached
 	}
-	if q.failed != nil && taken == 0 {
+	if q.failed != nil && !q.cut && taken == 0 {
 		return 0, q.failed
 	}
 	return taken, bad

@@ -2,6 +2,7 @@ package ibrc_test
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -62,7 +63,7 @@ func newRig(t testing.TB, pes int, provider func(pe int) ibrc.NewProvider) *rig 
 				return nil
 			},
 			Lost:  func(pe int, err error) { r.lost[pe] = err },
-			Knock: func(int) {}, Live: func(bool) {}, Kick: func() {},
+			Knock: func(int) {}, Live: func(bool) {}, Kick: func() {}, Log: slog.New(slog.DiscardHandler),
 		}
 		tr, err := ibrc.New(provider(i))(context.Background(), env)
 		require.NoError(t, err)

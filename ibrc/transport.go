@@ -36,6 +36,7 @@ type Transport struct {
 	wcs   [polled]WC
 
 	connecting []*pair
+	refusals   []refusal
 	partial    []*pair // with a request of which not everything is posted
 	dirty      []*pair // with completions to report
 	owing      []*pair // with answers to send
@@ -152,7 +153,7 @@ func (t *Transport) waiting() bool {
 			return true
 		}
 	}
-	return len(t.inbox)+len(t.dirty)+len(t.partial) > 0
+	return len(t.inbox)+len(t.dirty)+len(t.partial)+len(t.refusals) > 0
 }
 
 // Forget gives back what is registered of a buffer.
@@ -217,6 +218,8 @@ type pair struct {
 	peerDone bool
 	ready    bool
 	failed   error
+	cut      bool          // failed, and what became of the peer is not known
+	refused  bool          // failed by the peer's word
 	lane     *channel.Lane // whose requests these are; nil: used from the other side only
 
 	reqs  deque.Deque[pending]

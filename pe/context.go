@@ -112,6 +112,9 @@ func (c *Context) connect(pe int) (*channel.Lane, error) {
 	if err := w.lossOf(peer); err != nil {
 		w.proxy.Lose(l, err)
 	}
+	if w.state[peer].flags.Load()&(peerGone|peerCut) == peerGone|peerCut {
+		w.proxy.Lose(l, &errs.ClosedError{PE: peer})
+	}
 	if err := w.lossOf(c.pe.rank); err != nil {
 		w.proxy.Lose(l, err)
 	}

@@ -95,6 +95,32 @@ func openDevices(vals options.Values, size int, ranks, onHost []int) (d *devices
 	return d, err
 }
 
+// busesOf are the places on the PCI bus of the devices that openDevices deals to the PEs of
+// this host, as this process sees them; nil where it takes none, or they have no such place.
+func busesOf(vals options.Values) (buses []string) {
+	if vals.DeviceHeap == 0 {
+		return nil
+	}
+	drv, err := deviceDriver(vals)
+	if err != nil {
+		return nil // told when they are opened
+	}
+	all, err := drv.Devices()
+	if err != nil {
+		return nil
+	}
+	if i, err := strconv.Atoi(vals.Device); vals.Device != "" && err == nil && i >= 0 && i < len(all) {
+		all = all[i : i+1]
+	}
+	for _, d := range all {
+		if d.Bus == "" {
+			return nil
+		}
+		buses = append(buses, d.Bus)
+	}
+	return buses
+}
+
 // mapOff is the choice that no PE maps another's device memory.
 const mapOff = "off"
 

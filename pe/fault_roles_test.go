@@ -20,6 +20,7 @@ func faultRoles() map[string]faultlab.Role {
 		"stopped":  role(stoppedRole),
 		"join":     role(joinRole),
 		"traffic":  role(trafficRole),
+		"full":     role(fullRole),
 		"pending":  role(pendingRole),
 		"early":    role(earlyRole),
 

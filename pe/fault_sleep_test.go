@@ -274,7 +274,7 @@ func sleepRoles(roles map[string]faultlab.Role) {
 }
 
 func bothPaths(t *testing.T, f func(t *testing.T, path string)) {
-	for _, path := range []string{"direct", "proxy"} {
+	for _, path := range []string{"direct", "proxy", "tcp"} {
 		t.Run(path, func(t *testing.T) { f(t, path) })
 	}
 }

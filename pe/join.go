@@ -116,7 +116,8 @@ type hello struct {
 	Agree  map[string]string `json:"agree"`
 	Limits shm.Limits        `json:"limits"`
 	Sparse bool              `json:"sparse"`
-	CPUs   []int             `json:"cpus"` // that this PE may run on
+	CPUs   []int             `json:"cpus"`            // that this PE may run on
+	Buses  []string          `json:"buses,omitempty"` // see busesOf
 }
 
 // assemble makes the world around a joined member: compare options, check
@@ -137,7 +138,7 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 	if err != nil {
 		return nil, err
 	}
-	mine := hello{World: newWorldID(), CPUs: cpus, Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
+	mine := hello{World: newWorldID(), CPUs: cpus, Buses: busesOf(vals), Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
 		"heap size":    fmt.Sprint(layout.HeapSize()),
 		"contexts":     fmt.Sprint(layout.Contexts()),
 		"path":         string(vals.Path),

@@ -21,6 +21,7 @@ type peerState struct {
 const (
 	peerLost uint32 = 1 << iota // died, or was silent past the failure deadline
 	peerGone                    // said goodbye
+	peerCut                     // a connection to it broke; whether it is lost or gone is not known yet
 )
 
 // onEvent is where the bootstrap's events arrive.
@@ -34,8 +35,14 @@ func (w *World) onEvent(p *PE, e bootstrap.Event) {
 				l.PeerGone(&errs.ClosedError{PE: e.PE})
 			}
 		})
-		if e.PE >= 0 && e.PE < w.size && w.state[e.PE].flags.Or(peerGone)&peerGone == 0 {
-			w.changed()
+		if e.PE >= 0 && e.PE < w.size {
+			was := w.state[e.PE].flags.Or(peerGone)
+			if was&peerCut != 0 {
+				w.cutOff(e.PE, &errs.ClosedError{PE: e.PE})
+			}
+			if was&peerGone == 0 {
+				w.changed()
+			}
 		}
 		p.gone.note()
 	case bootstrap.EventHubLost, bootstrap.EventHubClosed:
@@ -86,17 +93,38 @@ func (w *World) markLost(pe int, err error) {
 	w.changed()
 }
 
-// lostLink is a transport's word that it reaches a PE no more. Where that is not
-// of this process the hub decides what it means for all.
+// lostLink is a transport's word that it reaches a PE no more. What that means for
+// all the hub decides, which knows who died and who left: a PE that closes when its time
+// is up may not get a farewell through.
 func (w *World) lostLink(pe int, err error) {
-	w.markLost(pe, err)
-	if w.localPE(pe) != nil {
+	p := w.localPE(pe)
+	if p != nil && !p.closing.Load() {
+		w.markLost(pe, err)
 		return
 	}
+	if w.state[pe].flags.Or(peerCut)&peerGone != 0 {
+		w.cutOff(pe, &errs.ClosedError{PE: pe})
+		return
+	}
+	if e := w.failed.Load(); e != nil { // nobody is left to decide
+		w.cutOff(pe, *e)
+		return
+	}
+	if p != nil {
+		return // its goodbye, or its loss, is on the way
+	}
 	for _, p := range w.locals() {
+		// Who cannot be told any more is gone, which ends the world, or this PE has left.
 		if e := p.member.Accuse(pe, err.Error()); e != nil {
 			w.log.Warn("a broken connection is not told", "peer", pe, "err", e)
 		}
+	}
+}
+
+// cutOff fails what is pending to a PE that is not reached any more.
+func (w *World) cutOff(pe int, err error) {
+	for _, p := range w.locals() {
+		p.loseLanes(pe, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package pe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -91,8 +92,9 @@ func (n *nets) between(from, to int) (path, why string) {
 	return pathTCP, "another host; " + why
 }
 
-// dealPorts chooses this PE's RDMA port among those of its host, and, where that
-// decides over paths, exchanges with all PEs what each has.
+// dealPorts chooses this PE's RDMA port among those of its host, and, in a world of
+// several hosts, exchanges with all PEs what each has: that decides over paths, or, where
+// RDMA is forced, whether the world can be.
 func (w *World) dealPorts(ctx context.Context, m bootstrap.Member, hellos []hello, rank int, host []int) error {
 	if w.nets.path != "" && w.nets.path != pathRDMA || w.nets.path == "" && w.nodes < 2 {
 		return nil
@@ -101,17 +103,43 @@ func (w *World) dealPorts(ctx context.Context, m bootstrap.Member, hellos []hell
 	if err == nil {
 		w.nets.rdma.NIC = &nic
 	}
-	if w.nets.path == pathRDMA {
-		if err != nil {
-			err = fmt.Errorf("pe: path rdma (forced by GOSHMEM_PATH or GOSHMEM_NET): %w", err)
-		}
+	if err != nil && w.nets.path == pathRDMA {
+		err = fmt.Errorf("pe: path rdma (forced by GOSHMEM_PATH or GOSHMEM_NET): %w", err)
+	}
+	if w.nodes < 2 {
 		return err
 	}
-	if err == nil {
+	own := err
+	if err == nil && w.nets.path == "" {
 		err = lockable(uint64(w.layout.Total()), lockLimit())
 	}
-	w.nets.cards, err = exchangeJSON(ctx, m, "rdma", ranks(w.size), rdma.CardOf(nic, err))
-	return err
+	card := w.nets.rdma.CardOf(nic, err)
+	card.Must = card.Must || own != nil && w.nets.path == pathRDMA
+	w.nets.cards, err = exchangeJSON(ctx, m, "rdma", ranks(w.size), card)
+	if err != nil || card.Must {
+		return errors.Join(own, err)
+	}
+	return w.checkCards(rank)
+}
+
+// checkCards refuses a world in which a PE cannot have what was asked for.
+func (w *World) checkCards(rank int) error {
+	for to, card := range w.nets.cards {
+		if card.Must {
+			kind := errs.ErrConfig
+			if w.nets.path == pathRDMA {
+				kind = errs.ErrUnsupported
+			}
+			return fmt.Errorf("pe %d: %s: %w", to, strings.TrimSuffix(card.Why, ": "+kind.Error()), kind)
+		}
+		if w.nets.path != pathRDMA || w.peers[to].Host == w.peers[rank].Host {
+			continue
+		}
+		if ok, why := rdma.Reach(rank, to, w.nets.cards[rank], card); !ok {
+			return fmt.Errorf("path rdma to pe %d: %s: %w", to, why, errs.ErrUnsupported)
+		}
+	}
+	return nil
 }
 
 // lockable refuses segments that a device could not register for want of memory that
@@ -132,15 +160,28 @@ func lockLimit() uint64 {
 }
 
 func (w *World) choosePort(hellos []hello, rank int, host []int) (topo.NIC, error) {
-	machine, err := rdma.Machine()
+	machine, err := rdma.Machine(w.nets.rdma)
 	if err != nil {
 		return topo.NIC{}, err
 	}
+	return rdma.Choose(machine, placesOf(machine, hellos, host), slices.Index(host, rank), w.nets.rdma)
+}
+
+// placesOf is where the PEs of a host are: by the device that they get, else by their CPUs.
+func placesOf(m *topo.Machine, hellos []hello, host []int) []topo.Place {
 	places := make([]topo.Place, len(host))
 	for i, pe := range host {
-		places[i].Node = machine.NodeOf(hellos[pe].CPUs)
+		h := &hellos[pe]
+		places[i].Node = m.NodeOf(h.CPUs)
+		if len(h.Buses) == 0 {
+			continue
+		}
+		bus := h.Buses[i%len(h.Buses)]
+		if k := slices.IndexFunc(m.GPUs, func(d topo.Device) bool { return strings.EqualFold(d.Address, bus) }); k >= 0 {
+			places[i].Device = &m.GPUs[k]
+		}
 	}
-	return rdma.Choose(machine, places, slices.Index(host, rank), w.nets.rdma)
+	return places
 }
 
 // connect makes the transports by which PEs of this process reach others.

@@ -19,7 +19,7 @@ import (
 	"goshmem/rma"
 )
 
-var paths = []string{"direct", "proxy"}
+var paths = []string{"direct", "proxy", "tcp"}
 
 func small(n int, path string) pe.Config {
 	return pe.Config{Size: n, Path: path, HeapSize: 1 << 20, RingCapacity: 2, Timeout: 30 * time.Second}

@@ -136,6 +136,11 @@ func (w *World) fail(err error) {
 		for _, p := range w.locals() {
 			p.shutLanes(err)
 		}
+		for pe := range w.state {
+			if w.state[pe].flags.Load()&peerCut != 0 {
+				w.cutOff(pe, err)
+			}
+		}
 		w.kill(err)
 		w.changed()
 	}

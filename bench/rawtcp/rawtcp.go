@@ -25,9 +25,9 @@ type Link struct {
 // Listener is where the other end connects to.
 type Listener struct{ ln net.Listener }
 
-// Listen listens on the loopback interface.
-func Listen() (*Listener, string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// Listen listens at an address of this host, on a free port.
+func Listen(host string) (*Listener, string, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, "", fmt.Errorf("rawtcp: %w", err)
 	}

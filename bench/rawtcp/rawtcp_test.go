@@ -7,7 +7,7 @@ import (
 )
 
 func TestLink(t *testing.T) {
-	l, addr, err := Listen()
+	l, addr, err := Listen("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}

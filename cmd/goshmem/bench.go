@@ -22,7 +22,8 @@ machine had in the same run: latencies in ns, bandwidths in GB/s, rates in M/s.
 "flipped" those during which that changed.
 
 The PEs are processes that this command starts, each bound to a core; with
--inprocess they are goroutines. Under another launcher every process is given
+-inprocess they are goroutines. With -hosts a,b they are on these hosts, as by goshmem
+run -hosts, and what goes over TCP has a raw connection between them as its floor. Under another launcher every process is given
 -join: mpirun -n 2 goshmem bench put -join.
 
 goshmem bench report FILE… [-o PAGE.html] makes a page of files of JSON lines (-json);
@@ -71,6 +72,15 @@ func startBench(ctx context.Context, j bench.Job) error {
 	cfg := launch.Config{
 		N: j.PEs, Program: self, Args: append([]string{"bench"}, j.Args...),
 		Bind: launch.BindNone, Grace: launch.DefaultGrace, Stdout: j.Stdout, Stderr: j.Stderr,
+	}
+	if j.Hosts != "" {
+		if cfg.Hosts, err = launch.ParseHosts(j.Hosts); err != nil {
+			return err
+		}
+		cfg.Agent, cfg.Remote = j.Agent, j.Remote
+		if cfg.Remote != "" {
+			cfg.Program = cfg.Remote
+		}
 	}
 	if j.Bind {
 		cfg.Bind = launch.BindCore

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -14,7 +15,60 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"goshmem/bench"
 )
+
+// Programs of bench on several hosts: the paths between them, and a raw connection as the
+// floor of what goes over TCP.
+func TestHostsBench(t *testing.T) {
+	t.Parallel()
+	agent := script(t, `GOSHMEM_HOST_ID=$host exec "$@"`)
+	env := func(c *exec.Cmd) {
+		c.Env = append(c.Env, "GOSHMEM_INTERFACE=127.0.0.1", "GOSHMEM_TCP_LISTEN=127.0.0.1", "GOSHMEM_NET=tcp")
+	}
+	for program, c := range map[string]struct {
+		n      string
+		floors []string
+	}{
+		"put":        {"2", []string{"bandwidth", "nbi-bandwidth"}},
+		"get":        {"2", []string{"bandwidth", "nbi-bandwidth"}},
+		"put-signal": {"2", []string{"latency"}},
+		"amo":        {"2", []string{"fetch-add", "swap"}},
+		"barrier":    {"3", nil},
+		"pairs":      {"4", nil},
+	} {
+		t.Run(program, func(t *testing.T) {
+			args := []string{"bench", program, "-hosts", "a,b", "-agent", agent, "-remote", toolName, "-n", c.n, "-iters", "3", "-json"}
+			if program != "amo" && program != "barrier" {
+				args = append(args, "-sizes", "64KiB")
+			}
+			s := startWith(t, env, args...)
+			require.Equal(t, 0, s.wait())
+			floors := map[string]bool{}
+			for line := range strings.Lines(s.out.String()) {
+				var r bench.Result
+				require.NoError(t, json.Unmarshal([]byte(line), &r), line)
+				assert.Equal(t, "tcp", r.Path, line)
+				assert.True(t, r.Verified, line)
+				if r.Floor > 0 {
+					floors[r.Metric] = true
+					assert.Equal(t, "rawtcp", r.Algo)
+				}
+			}
+			for _, metric := range c.floors {
+				assert.True(t, floors[metric], "no floor of %s in %v", metric, floors)
+			}
+			if c.floors == nil {
+				assert.Empty(t, floors)
+			}
+		})
+	}
+	for _, args := range [][]string{{"-agent", "x"}, {"-hosts", "a", "-inprocess"}, {"-hosts", "a,,b"}, {"-hosts", "a,b", "-join"}} {
+		s := startWith(t, env, append([]string{"bench", "put"}, args...)...)
+		assert.Equal(t, 2, s.wait(), args)
+	}
+}
 
 // script is an agent: what it does with a host ($1) and a command (the rest).
 func script(t *testing.T, text string) string {

@@ -140,6 +140,12 @@ func TestNetnsWorlds(t *testing.T) {
 		assert.Equal(t, 0, s.wait())
 		assert.NotZero(t, l.Dropped())
 	})
+	t.Run("bench", func(t *testing.T) {
+		l := netlab.Bridge(t, 2)
+		s := onLab(t, l, "bench", "put-signal", "-hosts", "h0,h1", "-agent", l.Agent, "-remote", toolName, "-sizes", "8", "-iters", "20")
+		assert.Equal(t, 0, s.wait())
+		assert.Regexp(t, `(?m)^put-signal +latency +tcp +rawtcp .* verified`, s.out.String())
+	})
 	// Only the wire between two hosts is cut: one of them is lost to all, also to
 	// those who do not talk to it.
 	t.Run("parted", func(t *testing.T) {

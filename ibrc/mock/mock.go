@@ -24,6 +24,9 @@ type Provider struct {
 	Nothing bool // complete without doing anything
 	// Refuse, if set, fails a work request when it is carried out.
 	Refuse func(wr *ibrc.WR) error
+	// NoQP and NoConnect, if set, fail every queue pair, when it is made or when it
+	// connects.
+	NoQP, NoConnect error
 	// Chains and WRs count what was posted; Deepest is the most work requests that
 	// a queue pair held at a time, Signalled the most completions owed.
 	Chains, WRs, Deepest, Signalled int
@@ -103,6 +106,9 @@ func (p *Provider) NewQP(cfg ibrc.QPConfig) (ibrc.QP, error) {
 	if cfg.Depth < 1 || cfg.Depth > p.L.SQDepth {
 		return nil, fmt.Errorf("mock: queue pair of depth %d: %w", cfg.Depth, errs.ErrConfig)
 	}
+	if p.NoQP != nil {
+		return nil, p.NoQP
+	}
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
 	q := &qp{p: p, cfg: cfg, n: uint32(len(p.hub.qps)), state: ibrc.StateInit}
@@ -116,6 +122,9 @@ func (q *qp) State() ibrc.State { return q.state }
 func (q *qp) Destroy()          { q.state, q.sq, q.msgs = ibrc.StateError, nil, nil }
 
 func (q *qp) Connect(h []byte) (bool, error) {
+	if q.p.NoConnect != nil {
+		return false, q.p.NoConnect
+	}
 	q.p.hub.mu.Lock()
 	defer q.p.hub.mu.Unlock()
 	if len(h) != 4 || binary.LittleEndian.Uint32(h) >= uint32(len(q.p.hub.qps)) {

@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"goshmem/internal/errs"
@@ -18,26 +19,52 @@ type endpoint struct {
 }
 
 // Choose chooses the port of the PE at places[i] among those of its host:
-// [topo.Machine.ChooseNICs]. The error is ErrConfig where there would be one without
-// the wishes of cfg, else ErrUnsupported; it tells what was found.
+// [topo.Machine.ChooseNICs]. The error is ErrConfig where cfg has wishes, else
+// ErrUnsupported; it tells what was looked for and what was found.
 func Choose(m *topo.Machine, places []topo.Place, i int, cfg Config) (topo.NIC, error) {
-	wish := cfg.wish()
-	nics, err := m.ChooseNICs(places, wish)
-	switch {
-	case err == nil:
-		return nics[i], nil
-	case wish.Any():
-		return topo.NIC{}, fmt.Errorf("rdma: looked for RDMA ports: %w: %w", err, errs.ErrUnsupported)
+	nics, err := m.ChooseNICs(places, cfg.wish())
+	if err != nil {
+		return topo.NIC{}, cfg.none(err)
 	}
-	return topo.NIC{}, fmt.Errorf("rdma: %w: %w", err, errs.ErrConfig)
+	return nics[i], nil
+}
+
+// none is the error of there being no port that cfg allows.
+func (c *Config) none(err error) error {
+	kind, wish := errs.ErrUnsupported, c.wish()
+	if !wish.Any() {
+		kind = errs.ErrConfig
+	}
+	return fmt.Errorf("rdma: looked for RDMA ports%s: %w: %w", c.asked(), err, kind)
+}
+
+// asked names the wishes, for people.
+func (c *Config) asked() (s string) {
+	if c.Ports != "" {
+		s += fmt.Sprintf(" GOSHMEM_NICS=%s", c.Ports)
+	}
+	if c.GIDIndex >= 0 {
+		s += fmt.Sprintf(" GOSHMEM_RDMA_GID_INDEX=%d", c.GIDIndex)
+	}
+	if c.GID.IsValid() {
+		s += fmt.Sprintf(" GOSHMEM_RDMA_GID=%v", c.GID)
+	}
+	return s
+}
+
+// Demands reports whether a port or address was asked for by name: then it is an
+// error that there is none, and no reason to do without.
+func (c *Config) Demands() bool {
+	wish := c.wish()
+	return wish.Demands()
 }
 
 // Machine is this host with its ports, whose addresses are asked of the devices. The
-// error tells that there is no library.
-func Machine() (*topo.Machine, error) {
+// error tells that there is no library, as [Choose] would.
+func Machine(cfg Config) (*topo.Machine, error) {
 	lib, err := verbs.Load()
 	if err != nil {
-		return nil, err
+		return nil, cfg.none(err)
 	}
 	m := topo.ReadNICs()
 	for i := range m.Ports {
@@ -63,14 +90,14 @@ func ask(lib *verbs.Lib, p *topo.Port) error {
 		if g.Type == verbs.GIDRoCEv2 {
 			typ = topo.RoCEv2
 		}
-		p.GIDs = append(p.GIDs, topo.GID{Index: g.Index, Addr: g.GID.Addr(), Type: typ})
+		p.GIDs = append(p.GIDs, topo.GID{Index: g.Index, Addr: g.GID.Addr(), Type: typ, Iface: g.Iface})
 	}
 	return errors.Join(err, c.Close())
 }
 
 // alone chooses the port of a process that knows of no other PE of its host.
 func alone(cfg Config) (topo.NIC, error) {
-	m, err := Machine()
+	m, err := Machine(cfg)
 	if err != nil {
 		return topo.NIC{}, err
 	}
@@ -122,14 +149,22 @@ type Card struct {
 	Type   string `json:"type,omitempty"`   // of its address, on Ethernet: "RoCE v2"
 	Family string `json:"family,omitempty"` // likewise: "IPv4", "IPv6"
 	Why    string `json:"why,omitempty"`    // it has none
+	Must   bool   `json:"must,omitempty"`   // and cannot do without: what was asked for by name is not there
+
+	Addr   netip.Addr   `json:"addr,omitzero"`    // on Ethernet
+	Routes *topo.Routes `json:"routes,omitempty"` // of the interface with that address; nil: not known
 }
 
 // CardOf describes a choice, or why there is none.
-func CardOf(nic topo.NIC, err error) Card {
+func (c *Config) CardOf(nic topo.NIC, err error) Card {
 	if err != nil {
 		// Everybody gets everybody's: a reason may be long, where a port has many addresses.
-		return Card{Why: fmt.Sprintf("%.300s", err)}
+		return Card{Why: fmt.Sprintf("%.300s", err), Must: c.Demands() && errors.Is(err, errs.ErrConfig)}
 	}
+	return cardOf(nic, topo.RoutesOf)
+}
+
+func cardOf(nic topo.NIC, routes func(iface int) (topo.Routes, bool)) Card {
 	c := Card{At: nic.Port.String(), Link: nic.Port.Link}
 	if nic.GID.Addr.IsValid() {
 		c.At += " " + nic.GID.Addr.String()
@@ -139,8 +174,22 @@ func CardOf(nic topo.NIC, err error) Card {
 		if nic.GID.Addr.Is4() {
 			c.Family = "IPv4"
 		}
+		c.Addr = nic.GID.Addr
+		if r, ok := routes(nic.GID.Iface); ok {
+			c.Routes = &r
+		}
 	}
 	return c
+}
+
+// routed says why packets of a card's address do not come to another one's; empty:
+// nothing is known against it. RoCE v1 is not routed at all.
+func (c *Card) routed(to *Card) string {
+	linked := c.Type != topo.RoCEv2
+	if c.Routes == nil || !to.Addr.IsValid() || c.Routes.To(to.Addr, linked) {
+		return ""
+	}
+	return fmt.Sprintf("has no route to %v by %s", to.Addr, c.Routes.Iface)
 }
 
 // Reach decides whether two PEs, a and b, reach each other by RDMA, and says why.
@@ -160,6 +209,14 @@ func Reach(a, b int, ca, cb Card) (ok bool, why string) {
 	kind := func(c Card) string { return strings.TrimSpace(strings.Join([]string{c.Link, c.Type, c.Family}, " ")) }
 	if kind(ca) != kind(cb) {
 		return false, fmt.Sprintf("no common RDMA: pe %d has %s, %s, pe %d has %s, %s", a, ca.At, kind(ca), b, cb.At, kind(cb))
+	}
+	for _, x := range []struct {
+		pe       int
+		from, to *Card
+	}{{a, &ca, &cb}, {b, &cb, &ca}} {
+		if why := x.from.routed(x.to); why != "" {
+			return false, fmt.Sprintf("no common RDMA: pe %d, %s, %s", x.pe, x.from.At, why)
+		}
 	}
 	return true, fmt.Sprintf("both have RDMA: pe %d %s, pe %d %s", a, ca.At, b, cb.At)
 }

@@ -113,15 +113,20 @@ func (p *Provider) events() {
 		}
 		text := p.lib.EventText(ev.Type)
 		p.env.Log.Warn("rdma: event", "device", p.c.Name, "event", text, "port", ev.Port, "qp", ev.QPN)
-		why := fmt.Errorf("%s: %s", p.c.Name, text)
-		switch ev.Type {
-		case verbs.EventDeviceFatal, verbs.EventCQErr:
-			p.failAll(why)
-		case verbs.EventQPFatal:
-			for _, q := range p.qps {
-				if q != nil && q.me.qpn == ev.QPN {
-					p.fail(q, why)
-				}
+		p.happened(ev, fmt.Errorf("%s: %s", p.c.Name, text))
+	}
+}
+
+// happened fails the queue pairs that an event is fatal to. A port that went down is not:
+// what is under way is sent again when it is back, or ends by its retries.
+func (p *Provider) happened(ev verbs.Event, why error) {
+	switch ev.Type {
+	case verbs.EventDeviceFatal, verbs.EventCQErr:
+		p.failAll(why)
+	case verbs.EventQPFatal, verbs.EventQPAccessErr, verbs.EventQPReqErr:
+		for _, q := range p.qps {
+			if q != nil && q.me.qpn == ev.QPN {
+				p.fail(q, why)
 			}
 		}
 	}

@@ -39,6 +39,29 @@ func store(dst, src unsafe.Pointer, n int) {
 	memcopy.Copy(dst, src, uintptr(n))
 }
 
+// word8 is the most bytes that are read and written at once.
+const word8 = 8
+
+// load reads len(b) bytes that are wanted, at most word8 of them, an aligned word by one
+// instruction.
+func load(b []byte, src unsafe.Pointer) {
+	n := len(b)
+	if bits.OnesCount(uint(n)) == 1 && uintptr(src)&uintptr(n-1) == 0 {
+		switch n {
+		case 8:
+			put64(b, atomic.LoadUint64((*uint64)(src)))
+		case 4:
+			binary.LittleEndian.PutUint32(b, atomic.LoadUint32((*uint32)(src)))
+		case 2:
+			binary.LittleEndian.PutUint16(b, *(*uint16)(src))
+		case 1:
+			b[0] = *(*byte)(src)
+		}
+		return
+	}
+	copy(b, unsafe.Slice((*byte)(src), n))
+}
+
 // parse carries out every frame that is whole in the buffer, and begins a payload
 // that is not.
 func (c *conn) parse() {

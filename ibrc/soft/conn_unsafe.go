@@ -216,19 +216,23 @@ func (c *conn) hear() {
 }
 
 // answer queues answers that are due, as many as there is room for. Data is read
-// when it is sent.
+// when it is sent; an aligned word by one instruction, which the kernel's copy need not be.
 func (c *conn) answer() {
-	for c.oldest < c.newest && c.out.room(headerSize) {
+	for c.oldest < c.newest && c.out.room(headerSize+word8) {
 		a := &c.answers[c.oldest%credits]
-		if a.src == nil {
+		switch {
+		case a.src == nil:
 			h := header{kind: kOld, off: a.old}
 			h.put(c.out.take(headerSize))
-		} else {
+		case a.n <= word8:
+			h := header{kind: kData, length: a.n}
+			b := c.out.take(headerSize + int(a.n))
+			h.put(b)
+			load(b[headerSize:], a.src)
+		default:
 			h := header{kind: kData, length: a.n}
 			h.put(c.out.take(headerSize))
-			if a.n > 0 {
-				c.out.refer(a.src, int(a.n))
-			}
+			c.out.refer(a.src, int(a.n))
 		}
 		*a = answer{}
 		c.oldest++

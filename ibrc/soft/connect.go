@@ -25,16 +25,38 @@ const (
 	macSize   = sha256.Size
 )
 
+// try finds out whether it can listen where it is to: a port of its own choice is not
+// listened at before it is needed, one that was asked for is at once, so that who has it
+// already is found now.
+func (p *Provider) try() error {
+	if _, port, err := net.SplitHostPort(p.cfg.Listen); err == nil && port != "0" {
+		return p.listen()
+	}
+	ln, err := p.bind()
+	if err != nil {
+		return err
+	}
+	return ln.Close()
+}
+
+func (p *Provider) bind() (net.Listener, error) {
+	ln, err := net.Listen("tcp", p.cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("soft: listen at %s: %w: %w", p.cfg.Listen, errs.ErrConfig, err)
+	}
+	return ln, nil
+}
+
 // listen makes sure that there is a listener.
-func (p *Provider) listen(*qp) error {
+func (p *Provider) listen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ln != nil || p.closed {
 		return nil
 	}
-	ln, err := net.Listen("tcp", p.cfg.Listen)
+	ln, err := p.bind()
 	if err != nil {
-		return fmt.Errorf("soft: listen at %s: %w", p.cfg.Listen, err)
+		return err
 	}
 	p.ln = ln
 	p.wg.Go(func() { p.accept(ln) })

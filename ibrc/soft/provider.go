@@ -99,6 +99,10 @@ func New(cfg Config) ibrc.NewProvider {
 		}
 		p := &Provider{cfg: cfg, env: env, waiting: map[token]*qp{}, born: time.Now()}
 		p.life, p.end = context.WithCancel(context.Background())
+		if err := p.try(); err != nil {
+			p.end()
+			return nil, err
+		}
 		return p, nil
 	}
 }

@@ -51,7 +51,7 @@ func (p *Provider) NewQP(cfg ibrc.QPConfig) (ibrc.QP, error) {
 		}
 	}
 	if cfg.Local > cfg.Remote {
-		if err := p.listen(q); err != nil {
+		if err := p.listen(); err != nil {
 			return nil, err
 		}
 		p.expect(q)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"goshmem/channel"
+	"goshmem/heap"
 	"goshmem/ibrc"
 	"goshmem/internal/errs"
 )
@@ -78,6 +81,71 @@ func TestBothFull(t *testing.T) {
 	a.quiet(b)
 	b.quiet(a)
 	require.Equal(t, uint64(2*most), a.next)
+}
+
+// A word that is read is one that was there, whole, while its owner changes it.
+func TestWordsAreReadWhole(t *testing.T) {
+	a, b := duo(t, Config{})
+	stop := make(chan struct{})
+	var owner sync.WaitGroup
+	owner.Go(func() {
+		for v := uint64(0); ; v = ^v {
+			select {
+			case <-stop:
+				return
+			default:
+				atomic.StoreUint64(b.word(64), v)
+			}
+		}
+	})
+	for range 2000 {
+		a.post(b, ibrc.WR{Op: ibrc.OpRead, Length: 8, Local: a.at(0), Remote: 64})
+		require.LessOrEqual(t, len(b.q.(*qp).conn.out.iov), 1, "small answers lie in the buffer")
+		a.quiet(b)
+		require.Contains(t, []uint64{0, ^uint64(0)}, *a.word(0))
+	}
+	close(stop)
+	owner.Wait()
+	var buf [8]byte
+	for n := range 9 { // of whatever size and place
+		for off := range 8 {
+			copy(b.mem[128:], "abcdefghijklmnop")
+			load(buf[:n], b.at(128+off))
+			require.Equal(t, "abcdefghijklmnop"[off:off+n], string(buf[:n]))
+		}
+	}
+}
+
+// A connection is read within its budget a turn, however much there is.
+func TestTurnBudget(t *testing.T) {
+	const part, parts = 64 << 10, 80
+	fd, err := unix.MemfdCreate("frames", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	words := make([]uint64, part/8)
+	p := &Provider{env: ibrc.Env{Knock: func(int) {}}}
+	mr, err := p.RegisterMemory(1, heap.Memory{Base: unsafe.Pointer(&words[0]), Size: part})
+	require.NoError(t, err)
+	frame := make([]byte, headerSize+part)
+	h := header{kind: kWrite, rkey: uint16(mr.Key().RKey), length: part}
+	h.put(frame)
+	for range parts {
+		_, err := unix.Write(fd, frame)
+		require.NoError(t, err)
+	}
+	_, err = unix.Seek(fd, 0, unix.SEEK_SET)
+	require.NoError(t, err)
+	c := newConn(&qp{p: p, cfg: ibrc.QPConfig{Local: 1}}, fd)
+	for turns := int64(1); c.err == nil; turns++ {
+		c.ackSent = c.applied // owes no acknowledgement, for which there is no socket
+		c.turn()
+		at, err := unix.Seek(fd, 0, unix.SEEK_CUR)
+		require.NoError(t, err)
+		require.LessOrEqual(t, at, turns*(turnBytes+part+tail))
+		require.True(t, c.err != nil || at >= turns*turnBytes, "no less either")
+	}
+	require.ErrorContains(t, c.err, errEOF.Error())
+	require.Equal(t, uint64(parts), c.applied)
 }
 
 // What a peer may not do breaks the connection, and touches nothing.

@@ -113,6 +113,25 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
+// Where it cannot listen is found when it is made; a port of its own choice is not
+// listened at before somebody needs it.
+func TestListenAt(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	for _, at := range []string{ln.Addr().String(), "203.0.113.5:0", "127.0.0.1:99999"} {
+		_, err := New(Config{Listen: at})(t.Context(), ibrc.Env{})
+		require.ErrorIs(t, err, errs.ErrConfig, at)
+		require.ErrorContains(t, err, "listen at "+at)
+	}
+	for at, listens := range map[string]bool{"127.0.0.1:0": false, "127.0.0.1:29873": true} {
+		p, err := New(Config{Listen: at})(t.Context(), ibrc.Env{})
+		require.NoError(t, err)
+		require.Equal(t, listens, p.(*Provider).address() != "", at)
+		require.NoError(t, p.Close(t.Context()))
+	}
+}
+
 func TestAddress(t *testing.T) {
 	for given, want := range map[string]string{
 		"10.0.0.1": "10.0.0.1:0", "10.0.0.1:5": "10.0.0.1:5", "::1": "[::1]:0", "[::1]:5": "[::1]:5", "a.b": "a.b:0",

@@ -251,7 +251,7 @@ func Table() []Option {
 		},
 		{
 			Name: "NICs", Env: "GOSHMEM_NICS", Type: TypeText,
-			Text:  "RDMA ports that may be chosen: devices, or ports of them, such as mlx5_0,mlx5_1:2; with ^ in front, all but those. Unset: all. Of these a PE uses the nearest, of those the fastest, and equal ones in turn with its host's other PEs; goshmem info tells the choice and its reasons.",
+			Text:  "RDMA ports that may be chosen: devices, or ports of them, such as mlx5_0,mlx5_1:2; with ^ in front, all but those. Unset: all. Of these a PE uses the nearest, of those the fastest, and equal ones in turn with its host's other PEs; goshmem info tells the choice and its reasons. In a world over several hosts it is an error at join if none of those named is usable; that all are excluded is a reason for TCP.",
 			field: func(v *Values) any { return &v.NICs },
 		},
 		{

@@ -30,6 +30,7 @@ type GID struct {
 	Index int
 	Addr  netip.Addr // as an address; IPv4 as such
 	Type  string     // "IB/RoCE v1", "RoCE v2"
+	Iface int        // index of the network interface that has it; 0: unknown
 }
 
 const ibClass = "sys/class/infiniband"
@@ -157,6 +158,12 @@ func (w *Wish) address() bool { return w.GID != nil || w.Address.IsValid() }
 // machine's lack then.
 func (w *Wish) Any() bool { return w.Ports == "" && !w.address() }
 
+// Demands reports whether something was asked for by name, and not only excluded.
+func (w *Wish) Demands() bool {
+	ports := strings.TrimSpace(w.Ports)
+	return w.address() || ports != "" && !strings.HasPrefix(ports, "^")
+}
+
 // ChooseNICs chooses a port for each PE of a host: of those that can be used the
 // nearest to the PE's device or node, of those the fastest, and PEs of one place
 // are dealt to those in turn. It is a function of the machine, the places and the
@@ -218,7 +225,7 @@ func (m *Machine) usablePorts(wish Wish) (usable []Port, gids map[string]GID, re
 }
 
 // String tells what address is looked for.
-func (w Wish) String() string {
+func (w *Wish) String() string {
 	switch {
 	case w.GID != nil && w.Address.IsValid():
 		return fmt.Sprintf("gid %d with address %v", *w.GID, w.Address)

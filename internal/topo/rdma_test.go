@@ -128,7 +128,7 @@ func TestNICsOfDGX(t *testing.T) {
 	names, nics = chosen(t, m, "mlx5_8", Place{Node: 0}, Place{Node: 0})
 	assert.Equal(t, []string{"mlx5_8:1", "mlx5_8:1"}, names)
 	assert.Equal(t, "other NUMA node", nics[0].Why)
-	assert.Equal(t, GID{3, nics[0].GID.Addr, "RoCE v2"}, nics[0].GID)
+	assert.Equal(t, GID{Index: 3, Addr: nics[0].GID.Addr, Type: "RoCE v2"}, nics[0].GID)
 	assert.Equal(t, "10.0.0.9", nics[0].GID.Addr.String())
 	names, nics = chosen(t, m, "^mlx5_0, mlx5_1:1", Place{Node: 0}, Place{Node: 0}, Place{Node: 0})
 	assert.Equal(t, []string{"mlx5_2:1", "mlx5_3:1", "mlx5_2:1"}, names)
@@ -236,7 +236,7 @@ func TestChooseNICsProperties(t *testing.T) {
 }
 
 func TestBestGID(t *testing.T) {
-	gid := func(i int, addr, typ string) GID { return GID{i, netip.MustParseAddr(addr), typ} }
+	gid := func(i int, addr, typ string) GID { return GID{Index: i, Addr: netip.MustParseAddr(addr), Type: typ} }
 	v1 := "IB/RoCE v1"
 	roce := []GID{
 		gid(0, "fe80::1", v1), gid(1, "fe80::1", RoCEv2), gid(2, "2001:db8::1", v1), gid(3, "2001:db8::1", RoCEv2),
