@@ -224,3 +224,9 @@ func TestDiffOfNothing(t *testing.T) {
 		require.ErrorIs(t, Main(args, io.Discard), pe.ErrConfig, "%v", args)
 	}
 }
+
+func TestNames(t *testing.T) {
+	require.Equal(t, []string{"a", "b"}, names([]string{"x/a.jsonl", "b"}))
+	require.Equal(t, []string{"x/a.jsonl", "y/a.jsonl", "b"}, names([]string{"x/a.jsonl", "y/a.jsonl", "b.json"}))
+	require.Equal(t, []string{"a", "a #2"}, names([]string{"a", "a"}))
+}
