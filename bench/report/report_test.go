@@ -107,6 +107,9 @@ func TestCompare(t *testing.T) {
 			require.Len(t, Compare(tc.old, tc.new).Regressions(tc.percent), tc.regressions)
 		})
 	}
+	far := result(8, "ns", 230)
+	far.CalibAfter = 230
+	require.Contains(t, Compare(set("a", result(8, "ns", 100)), set("b", far)).Changes[0].remark(), "new far")
 	c := Compare(set("a", result(8, "ns", 1), result(64, "ns", 1)), set("b", result(8, "ns", 1), result(512, "ns", 1)))
 	require.Equal(t, []string{"put latency direct 2 PEs 64B"}, c.OnlyOld)
 	require.Equal(t, []string{"put latency direct 2 PEs 512B"}, c.OnlyNew)
