@@ -333,6 +333,11 @@ func (c *Comm) seenOut(i int) bool {
 // finishAbort waits for the end of a blocking call. Where ctx has ended, a grace
 // time bounds it.
 func (c *Comm) finishAbort(ctx context.Context) {
+	if ctx == nil { // which was the failure
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), abortGrace)
+		defer cancel()
+	}
 	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
 		c.end.until = d
 	} else if ctx.Err() == nil {

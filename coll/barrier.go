@@ -74,7 +74,8 @@ type barrier struct {
 	c       *pe.Context
 	health  *health
 	busy    atomic.Bool
-	release heap.Cells // grows by 1 with each central barrier, by abortUnit when a member aborts
+	gaveUp  atomic.Pointer[error] // why a call ended before it was its turn
+	release heap.Cells            // grows by 1 with each central barrier, by abortUnit when a member aborts
 	central bool
 	epoch   uint64
 	words   []*atomic.Uint64 // of dissemination: what round k waits for
@@ -114,8 +115,8 @@ func newBarrier(t *pe.Team, h *health) *barrier {
 }
 
 // run is one barrier; bad is what failed here before it. A member that fails
-// tells the others. Goroutines of one PE take turns; whose turn does not come in
-// time has taken no part, and fails nobody.
+// tells the others. Goroutines of one PE take turns; if one gives up before its turn,
+// the next call fails: the members would not mean the same one any more.
 func (b *barrier) run(ctx context.Context, bad error, name string) error {
 	c := b.c
 	if !b.busy.CompareAndSwap(false, true) {
@@ -124,6 +125,9 @@ func (b *barrier) run(ctx context.Context, bad error, name string) error {
 		}
 	}
 	defer b.busy.Store(false)
+	if err := b.gaveUp.Load(); err != nil && bad == nil {
+		bad = *err
+	}
 	if !c.Use() {
 		return &pe.ClosedError{PE: c.PE().Rank()}
 	}
@@ -162,6 +166,7 @@ func (b *barrier) turn(ctx context.Context) error {
 	if mine {
 		return nil
 	}
+	b.gaveUp.CompareAndSwap(nil, &err)
 	return err
 }
 

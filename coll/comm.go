@@ -195,7 +195,7 @@ func (c *Comm) Config() Config { return c.cfg }
 // flight end first, later ones are ErrClosed. A second Free is ErrBadRef.
 func (c *Comm) Free(ctx context.Context) error {
 	const op = "coll: free"
-	if c == nil {
+	if c == nil || ctx == nil {
 		return wrap(op, pe.ErrConfig)
 	}
 	c.closed.Store(true)

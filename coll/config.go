@@ -26,8 +26,8 @@ type Config struct {
 	// MessageSlots and MessageBytes are Slots and SlotBytes of Send and Recv.
 	// Default 4 and 16 KiB (within 1 MiB a member).
 	MessageSlots, MessageBytes int
-	// Unexpected bounds, in bytes, the messages that this PE keeps while no Recv
-	// asks for them. Default 64 MiB.
+	// Unexpected bounds, in bytes and 64 more for each, the messages that this PE
+	// keeps while no Recv asks for them. Default 64 MiB.
 	Unexpected int64
 
 	// Algo is how AllToAllV travels between nodes. Default AlgoAuto.

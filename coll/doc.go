@@ -28,8 +28,8 @@
 //
 // # Errors
 //
-// A call that fails at one member (bad arguments, a deadline, a loss) fails at all:
-// the member returns its own reason, the others an AbortError with it, unless they
+// A call that fails at one member (bad arguments, a deadline, be it in the queue, a
+// loss) fails at all: the member returns its own reason, the others an AbortError with it, unless they
 // were through. What the members should have alike and have not is ErrMismatch,
 // which names it. When a call returns an error nothing of it is on the way any
 // more: all living members have left it, or the deadline has passed. From then on all

@@ -38,15 +38,16 @@ func (c *Comm) enter(ctx context.Context, name string) error {
 		return wrap("coll: "+name, errNoComm)
 	}
 	if !c.line.CompareAndSwap(0, 1) {
-		if err := c.wait(ctx); err != nil {
+		if err := c.wait(ctx, name); err != nil {
 			return wrap("coll: "+name, err)
 		}
 	}
 	return nil
 }
 
-// wait queues a blocking call until it is its turn.
-func (c *Comm) wait(ctx context.Context) error {
+// wait queues a blocking call until it is its turn. One that gives up before fails
+// at every member when its turn has come, as it would later: others may be in it.
+func (c *Comm) wait(ctx context.Context, name string) error {
 	c.mu.Lock()
 	if c.line.Add(1) == 1 {
 		c.mu.Unlock()
@@ -60,16 +61,12 @@ func (c *Comm) wait(ctx context.Context) error {
 		return nil
 	}
 	c.mu.Lock()
-	for i, x := range c.queue {
-		if x == e {
-			c.queue = append(c.queue[:i], c.queue[i+1:]...)
-			c.line.Add(-1)
-			c.mu.Unlock()
-			return err
-		}
+	defer c.mu.Unlock()
+	if e.ready.Load() {
+		return nil // it became its turn meanwhile
 	}
-	c.mu.Unlock()
-	return nil // it became its turn meanwhile
+	e.op, e.p = &refusal{name, err}, &Pending{c: c}
+	return err
 }
 
 // open begins a call: it may not go on if the Comm is closed or a call of the
@@ -122,9 +119,7 @@ func (c *Comm) leave() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.line.Add(-1) == 0 {
-		return // the others gave up
-	}
+	c.line.Add(-1)
 	e := c.queue[0]
 	c.queue = c.queue[1:]
 	if e.op == nil {

@@ -24,7 +24,7 @@ func (m *messages) match(l *mailLink, tag, total int) bool {
 			return true
 		}
 	}
-	if int64(total) > m.c.cfg.Unexpected-m.bytes {
+	if keepCost(total) > m.c.cfg.Unexpected-m.bytes {
 		m.crowdedOut(l)
 		return false
 	}
@@ -51,11 +51,15 @@ func (m *messages) crowdedOut(l *mailLink) {
 	}
 }
 
+// keepCost is what a message without a receive counts: it takes memory without a
+// byte too.
+func keepCost(total int) int64 { return int64(total) + 64 }
+
 // keep makes room for a message without a receive.
 func (m *messages) keep(source, tag, total int) *unclaimed {
 	u := &unclaimed{source: source, tag: tag, buf: make([]byte, total)}
 	m.kept = append(m.kept, u)
-	m.bytes += int64(total)
+	m.bytes += keepCost(total)
 	return u
 }
 
@@ -64,7 +68,7 @@ func (m *messages) unmatched(op *message) *unclaimed {
 	for i, u := range m.kept {
 		if op.accepts(u.source, u.tag) {
 			m.kept = slices.Delete(m.kept, i, i+1)
-			m.bytes -= int64(len(u.buf))
+			m.bytes -= keepCost(len(u.buf))
 			return u
 		}
 	}
@@ -111,7 +115,7 @@ func (m *messages) toSelf(op *message) {
 			return
 		}
 	}
-	if int64(len(op.buf)) > m.c.cfg.Unexpected-m.bytes {
+	if keepCost(len(op.buf)) > m.c.cfg.Unexpected-m.bytes {
 		m.finish(op, fmt.Errorf("%d B to this PE itself, with no receive waiting and %d B (Config.Unexpected) kept already: %w", len(op.buf), m.bytes, pe.ErrCapacity))
 		return
 	}

@@ -321,7 +321,7 @@ func TestMessageLoss(t *testing.T) {
 // Messages of a PE to itself, with and without a receive waiting.
 func TestMessagesToSelf(t *testing.T) {
 	cfg := small()
-	cfg.Unexpected = 100
+	cfg.Unexpected = 100 + 4*64
 	comm(t, lanes()[0], 2, cfg, func(ctx context.Context, c *coll.Comm) error {
 		me := c.Rank()
 		got := make([]byte, 50)
@@ -343,6 +343,10 @@ func TestMessagesToSelf(t *testing.T) {
 		}
 		assert.Equal(t, coll.Status{Source: me, Tag: 4, Count: 3}, p.Status())
 		assert.ErrorIs(t, coll.Send(ctx, c, me, 5, make([]byte, 92)), pe.ErrCapacity)
+		for range 2 {
+			assert.NoError(t, coll.Send(ctx, c, me, 3, []byte{}))
+		}
+		assert.ErrorIs(t, coll.Send(ctx, c, me, 5, []byte{}), pe.ErrCapacity, "without a byte it takes memory too")
 		for _, tag := range []int{2, coll.Any, 1} {
 			s, err := coll.Recv(ctx, c, me, tag, got)
 			if err != nil {

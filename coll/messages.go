@@ -120,6 +120,11 @@ func (m *messages) postSend(to, tag int, src []byte, p *Pending) (*message, erro
 	op.peer, op.tag, op.buf, op.p = to, tag, src, p
 	m.began(op)
 	if to == m.c.rank {
+		if !m.c.ctx.Use() {
+			m.finish(op, &pe.ClosedError{PE: to})
+			return op, nil
+		}
+		defer m.c.ctx.Unuse()
 		m.toSelf(op)
 		return op, nil
 	}

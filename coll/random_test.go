@@ -2,6 +2,7 @@ package coll_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -58,7 +59,7 @@ func randomLog(t *testing.T, seed uint64) error {
 		}
 		l.cfg.Path, l.cfg.Nodes, l.cfg.Remote = "auto", nodes, f.Factory()
 	}
-	l.cfg.HeapSize = 16 << 20
+	l.cfg.HeapSize = 32 << 20
 	return tryWorld(t, l, n, func(ctx context.Context, p *pe.PE) error {
 		// The same draws at every member: what differs by rank comes from elsewhere.
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -121,10 +122,7 @@ func randomTeam(ctx context.Context, p *pe.PE, rng *rand.Rand) error {
 	if err := c.Free(ctx); err != nil {
 		return err
 	}
-	if err := team.FreeMem(ctx, ref); err != nil {
-		return err
-	}
-	return team.Free(ctx)
+	return errors.Join(team.FreeMem(ctx, ref), team.FreeMem(ctx, x.dst.Ref()), team.Free(ctx))
 }
 
 func randomLength(rng *rand.Rand) int {

@@ -234,20 +234,36 @@ func TestFree(t *testing.T) {
 	})
 }
 
-// A PE that leaves the world with a call in flight is not held up by it.
+// A PE that leaves the world with calls in flight is not held up by them; they and
+// all later ones end.
 func TestCloseWithACallInFlight(t *testing.T) {
 	began := time.Now()
+	var comms [2]*coll.Comm
+	var started [2]*coll.Pending
 	world(t, lanes()[0], 2, func(ctx context.Context, p *pe.PE) error {
 		c, err := coll.New(ctx, p.Team(), coll.Config{})
 		if err != nil {
 			return err
 		}
+		comms[p.Rank()] = c
 		if p.Rank() == 0 {
-			_, err = coll.StartAllReduce(c, coll.Sum, []int32{1}, []int32{1})
+			started[0], err = coll.StartAllReduce(c, coll.Sum, []int32{1}, []int32{1})
+		} else {
+			started[1], err = coll.StartRecv(c, 0, 1, []int32{1})
 		}
 		return err
 	})
 	assert.Less(t, time.Since(began), 8*time.Second)
+	ctx, x := t.Context(), []int32{1}
+	for r, c := range comms {
+		_, rerr := coll.Recv(ctx, c, 0, 0, x)
+		for i, err := range []error{
+			started[r].Wait(ctx), coll.AllReduce(ctx, c, coll.Sum, x, x), coll.Barrier(ctx, c.Team()), rerr,
+			coll.Send(ctx, c, r, 0, x), coll.Send(ctx, c, 1-r, 0, x), c.Free(ctx),
+		} {
+			assert.ErrorIs(t, err, pe.ErrClosed, "rank %d, call %d", r, i)
+		}
+	}
 }
 
 // An operation that failed before a barrier is what the barrier returns, to the PE

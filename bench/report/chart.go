@@ -77,7 +77,7 @@ func (c *chart) svg() (string, error) {
 	}
 	span(&p.X)
 	span(&p.Y)
-	p.X.Max *= 1.1 // room for the last label
+	p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.03) // room for the last label
 	canvas := vgsvg.NewWith(vgsvg.UseWH(chartWidth, chartHeight))
 	p.Draw(draw.New(canvas))
 	var b bytes.Buffer

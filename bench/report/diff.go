@@ -18,7 +18,8 @@ type Change struct {
 	// Significant says that the samples of the two sets differ by a rank test at
 	// 0.05. With fewer than four samples each it never is: Enough tells.
 	Significant, Enough bool
-	Wrong               bool // New comes of wrong data
+	Wrong               bool    // New comes of wrong data
+	Far                 [2]bool // Old, New: with the PEs far from each other, some of it at least
 	P                   float64
 	Samples             [2]int
 }
@@ -55,7 +56,7 @@ func Compare(before, after Set) Comparison {
 
 // change tests with Mann and Whitney's rank test, as benchstat does.
 func change(o, n figure) Change {
-	d := Change{Figure: n.label(), Unit: n.unit, Old: o.p50, New: n.p50, Wrong: n.wrong, Samples: [2]int{len(o.samples), len(n.samples)}}
+	d := Change{Figure: n.label(), Unit: n.unit, Old: o.p50, New: n.p50, Wrong: n.wrong, Far: [2]bool{o.far, n.far}, Samples: [2]int{len(o.samples), len(n.samples)}}
 	switch {
 	case o.p50 == n.p50:
 	case o.p50 == 0:
@@ -105,6 +106,12 @@ func (c Comparison) Write(w io.Writer) error {
 
 func (d Change) remark() string {
 	n := fmt.Sprintf("n=%d+%d", d.Samples[0], d.Samples[1])
+	switch d.Far {
+	case [2]bool{true, false}:
+		n += ", old far"
+	case [2]bool{false, true}:
+		n += ", new far"
+	}
 	switch {
 	case d.Wrong:
 		return "WRONG DATA " + n

@@ -71,16 +71,16 @@ func sound(r bench.Result) error {
 	return nil
 }
 
-// ReadFiles reads every file. Its name, without folder and ending, names the set.
+// ReadFiles reads every file.
 func ReadFiles(paths []string) ([]Set, error) {
 	var sets []Set
-	for _, p := range paths {
+	names := names(paths)
+	for i, p := range paths {
 		f, err := os.Open(p)
 		if err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}
-		base := filepath.Base(p)
-		s, err := Read(strings.TrimSuffix(base, filepath.Ext(base)), f)
+		s, err := Read(names[i], f)
 		_ = f.Close()
 		if err != nil {
 			return nil, err
@@ -88,6 +88,26 @@ func ReadFiles(paths []string) ([]Set, error) {
 		sets = append(sets, s)
 	}
 	return sets, nil
+}
+
+// names names sets by their files: without folder and ending; where that is not
+// enough to tell them apart, with both, and a number if the same file comes again.
+func names(paths []string) []string {
+	short := func(p string) string {
+		base := filepath.Base(p)
+		return strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	all := make([]string, len(paths))
+	for i, p := range paths {
+		all[i] = short(p)
+		if slices.ContainsFunc(paths, func(o string) bool { return o != p && short(o) == all[i] }) {
+			all[i] = p
+		}
+		if slices.Contains(all[:i], all[i]) {
+			all[i] += fmt.Sprintf(" #%d", i+1)
+		}
+	}
+	return all
 }
 
 // Machines lists the set's machines, each once, in order of appearance.

@@ -107,6 +107,9 @@ func TestCompare(t *testing.T) {
 			require.Len(t, Compare(tc.old, tc.new).Regressions(tc.percent), tc.regressions)
 		})
 	}
+	far := result(8, "ns", 230)
+	far.CalibAfter = 230
+	require.Contains(t, Compare(set("a", result(8, "ns", 100)), set("b", far)).Changes[0].remark(), "new far")
 	c := Compare(set("a", result(8, "ns", 1), result(64, "ns", 1)), set("b", result(8, "ns", 1), result(512, "ns", 1)))
 	require.Equal(t, []string{"put latency direct 2 PEs 64B"}, c.OnlyOld)
 	require.Equal(t, []string{"put latency direct 2 PEs 512B"}, c.OnlyNew)
@@ -223,4 +226,10 @@ func TestDiffOfNothing(t *testing.T) {
 	for _, args := range [][]string{{"diff", a, b}, {"diff", a, a, "-percent", "NaN"}, {"diff", a, a, "-percent", "Inf"}} {
 		require.ErrorIs(t, Main(args, io.Discard), pe.ErrConfig, "%v", args)
 	}
+}
+
+func TestNames(t *testing.T) {
+	require.Equal(t, []string{"a", "b"}, names([]string{"x/a.jsonl", "b"}))
+	require.Equal(t, []string{"x/a.jsonl", "y/a.jsonl", "b"}, names([]string{"x/a.jsonl", "y/a.jsonl", "b.json"}))
+	require.Equal(t, []string{"a", "a #2"}, names([]string{"a", "a"}))
 }
