@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"unsafe"
 
+	"goshmem/internal/cuda"
 	"goshmem/nvlink/device"
 )
 
@@ -28,6 +29,10 @@ type exchange struct {
 }
 
 const fewParts = 4
+
+// perThread is the last of the handles that are no streams of their own: the default
+// ones, which wait for others.
+const perThread cuda.Stream = 2
 
 // Blocks of a part. A link takes less the more is pressed into it: eight blocks fill
 // NVLink of 18 links nearly, and what more add they lose again until they are many.
@@ -67,7 +72,7 @@ func (s *Stream) Exchange(x *device.Exchange) error {
 		f = s.g.exchangeFewF
 	}
 	s.params.Pointer(0, unsafe.Pointer(e))
-	if s.g.early && bytes <= earlyMost {
+	if s.g.early && bytes <= earlyMost && s.s > perThread {
 		return s.lib().LaunchEarly(f, uint32(e.n*most), exchangeThreads, s.s, &s.params, &s.early)
 	}
 	return s.lib().LaunchGrid(f, uint32(e.n*most), 1, exchangeThreads, s.s, &s.params, 1)
