@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,8 +38,18 @@ func onHosts(t *testing.T, hosts string, args ...string) *started {
 
 const meetLine = `^goshmem: the PEs meet at 127\.0\.0\.1:\d+ \(lo: GOSHMEM_INTERFACE is 127\.0\.0\.1\)\n`
 
+// freeAddress is one where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
 func TestHostsStatus(t *testing.T) {
 	t.Parallel()
+	ours, local := freeAddress(t), freeAddress(t)
 	for name, c := range map[string]struct {
 		args   []string
 		status int
@@ -62,8 +73,8 @@ func TestHostsStatus(t *testing.T) {
 		"rendezvous":    {[]string{"run", "-rendezvous", "nowhere", "true"}, 2, `address "nowhere"`},
 		"interface":     {hostArgs("agent", "a,b", "-env", "GOSHMEM_INTERFACE=nope0", "true"), 2, `GOSHMEM_INTERFACE="nope0"`},
 		"not our host":  {[]string{"run", "-rendezvous", "192.0.2.77:500", "true"}, 2, `192\.0\.2\.77 .* is no address of this host`},
-		"our port":      {hostArgs("agent", "a,b", "-rendezvous", "127.0.0.1:29871", "true"), 0, `the PEs meet at 127.0.0.1:29871`},
-		"locally, port": {[]string{"run", "-n", "2", "-rendezvous", "127.0.0.1:29872", peName, "worlds", "2"}, 0, `the PEs meet at 127.0.0.1:29872`},
+		"our port":      {hostArgs("agent", "a,b", "-rendezvous", ours, "true"), 0, `the PEs meet at ` + ours},
+		"locally, port": {[]string{"run", "-n", "2", "-rendezvous", local, peName, "worlds", "2"}, 0, `the PEs meet at ` + local},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
