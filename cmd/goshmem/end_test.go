@@ -69,7 +69,7 @@ func TestSkippedJoin(t *testing.T) {
 // Those who wait for one that does not come are told who it is.
 func TestJoinTimeout(t *testing.T) {
 	t.Parallel()
-	s := start(t, "run", "-n", "3", "-grace", "3s", "-env", "GOSHMEM_JOIN_TIMEOUT=300ms", peName, "absent", "1")
+	s := start(t, "run", "-n", "3", "-grace", "3s", "-env", "GOSHMEM_JOIN_TIMEOUT=2s", peName, "absent", "1")
 	assert.Equal(t, 1, s.wait())
 	assert.Contains(t, s.out.String(), "missing PEs [1]")
 }
