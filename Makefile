@@ -72,7 +72,7 @@ $(TOOLS)/staticcheck-$(STATICCHECK_VERSION):
 lint: $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## gofmt, vet, staticcheck
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags goshmem_debug ./...
+	$(GO) vet -tags goshmem_debug,netns,rdma ./...
 	$< ./...
 
 bench: build ## the figures of docs/perf, on this machine
@@ -144,7 +144,6 @@ clean: ## remove what was built
 # The MoE kernels as PTX, with the hash of their source in front. Needs nvcc of
 # CUDA 12 or later; NVCC says which. An earlier one states a version of PTX that
 # lacks bulk copies, which is put right.
-NVCC ?= nvcc
 ptx-moe:
 	$(NVCC) -arch=sm_90 -std=c++17 -ptx moe/internal/kernels/kernels.cu -o moe/internal/kernels/kernels.ptx.new
 	{ echo "// source sha256:$$(sha256sum < moe/internal/kernels/kernels.cu | cut -d' ' -f1)"; \
