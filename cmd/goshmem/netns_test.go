@@ -123,6 +123,8 @@ func TestNetnsWorlds(t *testing.T) {
 		"rma":            {2, 1, []string{peName, "suite", "rma"}},
 		"rma, 2 on each": {2, 2, []string{peName, "suite", "rma"}},
 		"amo":            {2, 1, []string{peName, "suite", "amo"}},
+		"pe on 4":        {4, 1, []string{peName, "suite", "pe"}},
+		"coll on 4":      {4, 1, []string{peName, "suite", "coll"}},
 		"moe on 2":       {2, 1, moe},
 		"moe on 4":       {4, 1, moe},
 	} {

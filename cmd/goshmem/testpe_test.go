@@ -198,7 +198,7 @@ func testPE(args []string) int {
 		"meet": func() error { return meetOnly(ctx, len(args) > 1) },
 		// suite runs the cases of args[1].
 		"suite": func() error {
-			cases, n := map[string]func() []suite.Case{"pe": suite.PE, "rma": suite.RMA, "amo": suite.AMO}[args[1]](), 0
+			cases, n := map[string]func() []suite.Case{"pe": suite.PE, "rma": suite.RMA, "amo": suite.AMO, "coll": suite.Coll}[args[1]](), 0
 			size, err := strconv.Atoi(os.Getenv("GOSHMEM_SIZE"))
 			if err == nil {
 				err = suite.Launched(ctx, size, cases, func(name string, err error) {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,8 @@ const (
 	// strangers are how many may do so at a time.
 	strangers = 64
 	macSize   = sha256.Size
+	// How long until who was hung up on comes again.
+	firstAgain, lastAgain = 5 * time.Millisecond, 500 * time.Millisecond
 )
 
 // try finds out whether it can listen where it is to: a port of its own choice is not
@@ -72,10 +76,34 @@ func (p *Provider) address() string {
 	return p.ln.Addr().String()
 }
 
+// guests are the connections whose other end has not proved who it is, the oldest first.
+type guests struct {
+	mu  sync.Mutex
+	all []net.Conn
+}
+
+// enter makes room for one more: where there are too many the oldest goes, who has had
+// the longest time. A peer that goes for it comes again.
+func (g *guests) enter(nc net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.all) == strangers {
+		_ = g.all[0].Close()
+		g.all = slices.Delete(g.all, 0, 1)
+	}
+	g.all = append(g.all, nc)
+}
+
+func (g *guests) leave(nc net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.all = slices.DeleteFunc(g.all, func(c net.Conn) bool { return c == nc })
+}
+
 // accept takes connections until the listener closes; those that do not prove
 // in time who they are cost a place among the strangers, and nothing else.
 func (p *Provider) accept(ln net.Listener) {
-	places := make(chan struct{}, strangers)
+	var g guests
 	for {
 		nc, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -90,14 +118,9 @@ func (p *Provider) accept(ln net.Listener) {
 			}
 			continue
 		}
-		select {
-		case places <- struct{}{}:
-		default:
-			_ = nc.Close()
-			continue
-		}
+		g.enter(nc)
 		p.wg.Go(func() {
-			defer func() { <-places }()
+			defer g.leave(nc)
 			if err := p.welcome(nc); err != nil {
 				p.env.Log.Warn("soft: connection refused", "from", nc.RemoteAddr(), "err", err)
 				_ = nc.Close()
@@ -208,19 +231,30 @@ func (q *qp) dial(addr string) {
 	})
 }
 
+// reach connects, again and again where the listener hangs up before it has said
+// anything: too many strangers may be there.
 func (q *qp) reach(ctx context.Context, addr string) error {
-	p := q.p
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	if err = q.greet(ctx, nc); err != nil {
+	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
+		nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		if err = q.greet(ctx, nc); err == nil {
+			return nil
+		}
 		_ = nc.Close()
-		if e := context.Cause(ctx); e != nil && p.life.Err() == nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+			select {
+			case <-time.After(wait):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		if e := context.Cause(ctx); e != nil && q.p.life.Err() == nil {
 			err = fmt.Errorf("%w (%w)", err, e)
 		}
+		return err
 	}
-	return err
 }
 
 func (q *qp) greet(ctx context.Context, nc net.Conn) error {

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,6 +71,41 @@ func TestStrangers(t *testing.T) {
 	join(t, a, b)
 	a.post(b, ibrc.WR{Op: ibrc.OpFetchAdd, Length: 8, Remote: 0, Operand: 5})
 	a.quiet(b)
+}
+
+// More half-open connections than there are places for strangers keep no peer out, with
+// or without TLS.
+func TestManyStrangers(t *testing.T) {
+	for _, tls := range []bool{false, true} {
+		a, b := newSide(t, 0, 1, "key", Config{TLS: tls}), newSide(t, 1, 0, "key", Config{TLS: tls})
+		_, addr, err := parseHandle(b.q.Handle())
+		require.NoError(t, err)
+		stop := make(chan struct{})
+		var scan sync.WaitGroup
+		dial := func() {
+			c, err := net.Dial("tcp", addr)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		for range 2 * strangers {
+			dial()
+		}
+		scan.Go(func() { // and more come meanwhile
+			for range 2 * strangers {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					dial()
+				}
+			}
+		})
+		join(t, a, b)
+		close(stop)
+		scan.Wait()
+		a.post(b, ibrc.WR{Op: ibrc.OpFetchAdd, Length: 8, Remote: 0, Operand: 5})
+		a.quiet(b)
+	}
 }
 
 func errTimeout(err error) error {
