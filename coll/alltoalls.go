@@ -17,7 +17,8 @@ func AllToAllS[T heap.Elem](ctx context.Context, c *Comm, dst, src []T, dstStrid
 	if err := c.enter(ctx, "alltoalls"); err != nil {
 		return err
 	}
-	s := &strided{flow: &c.core.flow, buf: &c.core.pack}
+	s := &c.core.strided
+	s.flow, s.buf = &c.core.flow, &c.core.pack
 	return c.run(ctx, s, s.set(c, bytesOf(dst), bytesOf(src), dstStride, srcStride, n, elemBytes[T]()))
 }
 

@@ -192,7 +192,8 @@ func (c *Comm) Size() int { return c.n }
 func (c *Comm) Config() Config { return c.cfg }
 
 // Free ends a Comm and gives its memory back. Collective over the team; calls in
-// flight end first, later ones are ErrClosed. A second Free is ErrBadRef.
+// flight end first, later ones are ErrClosed. A second Free is ErrBadRef, but of one
+// that failed, at a deadline say, it may be tried again.
 func (c *Comm) Free(ctx context.Context) error {
 	const op = "coll: free"
 	if c == nil || ctx == nil {
@@ -208,9 +209,15 @@ func (c *Comm) Free(ctx context.Context) error {
 	}
 	c.hook.Remove()
 	c.messages.hook.Remove()
-	err := c.team.FreeMem(ctx, c.work)
-	if e := c.team.FreeMem(ctx, c.zeroed); err == nil {
-		err = e
+	for _, ref := range [...]*heap.Ref{&c.work, &c.zeroed} {
+		if *ref == (heap.Ref{}) {
+			continue // given back before something failed
+		}
+		if err := c.team.FreeMem(ctx, *ref); err != nil {
+			c.freed.Store(false)
+			return wrap(op, err)
+		}
+		*ref = heap.Ref{}
 	}
-	return wrap(op, err)
+	return nil
 }

@@ -15,6 +15,7 @@ type core struct {
 
 	// The blocking calls' machines.
 	flow    flow
+	strided strided
 	collect collect
 	red     reduction
 	chain   chain

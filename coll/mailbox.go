@@ -39,6 +39,7 @@ type messages struct {
 	hook   *channel.Hook
 	hooked bool        // the hook steps
 	rouse  bool        // and ended what a caller may sleep for
+	step   func() bool // try
 	self   heap.Signal // which this wakes
 }
 
@@ -125,6 +126,7 @@ func (c *Comm) attachMail(r region) (err error) {
 		l.mem = r.mem[int64(row(q, c.rank))*queue:][:queue]
 	}
 	m.self = r.sigs.At(c.rank)
+	m.step = m.try
 	m.hook = c.p.AddHook(m.hookStep)
 	return nil
 }
@@ -153,6 +155,10 @@ func (m *messages) recycle(op *message) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.put(op)
+}
+
+func (m *messages) put(op *message) {
 	*op = message{m: m, poll: op.poll}
 	m.free = append(m.free, op)
 }
@@ -186,8 +192,11 @@ func (m *messages) finish(op *message, err error) {
 			call = "coll: recv"
 		}
 		op.p.finish(wrap(call, err))
+		m.shut()
+		m.put(op) // nobody else has it
+		return
 	}
-	if op.p != nil || op.left {
+	if op.left {
 		m.shut()
 	} else if m.hooked {
 		m.rouse = true

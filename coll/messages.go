@@ -65,7 +65,7 @@ func StartSend[T heap.Elem](c *Comm, to, tag int, src []T) (*Pending, error) {
 	if c == nil {
 		return nil, wrap("coll: start send", errNoComm)
 	}
-	p := &Pending{c: c, step: c.messages.try}
+	p := &Pending{c: c, step: c.messages.step}
 	_, err := c.messages.postSend(to, tag, bytesOf(src), p)
 	if err != nil {
 		return nil, wrap("coll: start send", err)
@@ -80,7 +80,7 @@ func StartRecv[T heap.Elem](c *Comm, from, tag int, dst []T) (*Pending, error) {
 	if c == nil {
 		return nil, wrap("coll: start recv", errNoComm)
 	}
-	p := &Pending{c: c, step: c.messages.try}
+	p := &Pending{c: c, step: c.messages.step}
 	_, err := c.messages.postRecv(from, tag, bytesOf(dst), elemBytes[T](), p)
 	if err != nil {
 		return nil, wrap("coll: start recv", err)

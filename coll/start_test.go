@@ -234,6 +234,28 @@ func TestFree(t *testing.T) {
 	})
 }
 
+// A Free that failed at every member may be tried again.
+func TestFreeAgain(t *testing.T) {
+	world(t, lanes()[0], 2, func(ctx context.Context, p *pe.PE) error {
+		var c [2]*coll.Comm
+		for i := range c {
+			var err error
+			if c[i], err = coll.New(ctx, p.Team(), small()); err != nil {
+				return err
+			}
+		}
+		assert.ErrorIs(t, c[p.Rank()].Free(ctx), pe.ErrMismatch, "the members mean different ones")
+		for i := range c {
+			if err := c[i].Free(ctx); err != nil {
+				return err
+			}
+		}
+		_, inUse := p.Heap()
+		assert.Zero(t, inUse)
+		return nil
+	})
+}
+
 // A PE that leaves the world with calls in flight is not held up by them; they and
 // all later ones end.
 func TestCloseWithACallInFlight(t *testing.T) {

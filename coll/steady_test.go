@@ -39,6 +39,12 @@ func TestSteadyCallsDoNotAllocate(t *testing.T) {
 		"alltoall": func(ctx context.Context, c *coll.Comm) error {
 			return coll.AllToAll(ctx, c, cy[c.Rank()][:4], cx[c.Rank()])
 		},
+		"alltoalls": func(ctx context.Context, c *coll.Comm) error {
+			return coll.AllToAllS(ctx, c, cy[c.Rank()], cx[c.Rank()], 2, 1, 2)
+		},
+		"exclusive scan": func(ctx context.Context, c *coll.Comm) error {
+			return coll.ExclusiveScan(ctx, c, coll.Sum, cx[c.Rank()], cx[c.Rank()])
+		},
 		"reduce": func(ctx context.Context, c *coll.Comm) error {
 			return coll.Reduce(ctx, c, coll.Max, 0, cx[c.Rank()], cx[c.Rank()])
 		},
