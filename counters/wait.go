@@ -124,7 +124,7 @@ func (w *Waiter) Until(ctx context.Context, polled bool, cond func() bool, fail 
 		}
 		w.Sleeper.Sleep(ctx, nap, func() bool { return cond() || w.Epoch.Load() != epoch })
 		w.Begin()
-		asleep += nap
+		asleep += time.Since(now) // less than nap where somebody rang
 		if ctx.Err() != nil {
 			if cond() {
 				return nil
