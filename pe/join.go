@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -117,6 +118,7 @@ type hello struct {
 	Limits shm.Limits        `json:"limits"`
 	Sparse bool              `json:"sparse"`
 	CPUs   []int             `json:"cpus"`            // that this PE may run on
+	Quota  int               `json:"quota,omitempty"` // CPUs' time that it may use with others of its cgroup; 0: all
 	Buses  []string          `json:"buses,omitempty"` // see busesOf
 }
 
@@ -138,7 +140,7 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 	if err != nil {
 		return nil, err
 	}
-	mine := hello{World: newWorldID(), CPUs: cpus, Buses: busesOf(vals), Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
+	mine := hello{World: newWorldID(), CPUs: cpus, Quota: shm.CPUQuota(), Buses: busesOf(vals), Limits: shm.ReadLimits(), Sparse: vals.Sparse, Agree: map[string]string{
 		"heap size":    fmt.Sprint(layout.HeapSize()),
 		"contexts":     fmt.Sprint(layout.Contexts()),
 		"path":         string(vals.Path),
@@ -187,28 +189,32 @@ func assemble(ctx context.Context, cfg Config, vals options.Values, conn bootstr
 }
 
 // oversubscribed reports whether some host has more PEs than there are CPUs that
-// any of them may run on. A PE that is bound to one CPU does not make its host
-// small.
+// any of them may run on, or a PE's cgroup has a quota for, which all PEs of a host
+// are taken to share. A PE that is bound to one CPU does not make its host small.
 func oversubscribed(m bootstrap.Member, hellos []hello) bool {
 	type host struct {
-		pes  int
-		cpus map[int]bool
+		pes   int
+		cpus  map[int]bool
+		quota int
 	}
 	hosts := map[string]*host{}
 	for i := range hellos {
 		peer, _ := m.Peer(i)
 		h := hosts[peer.HostID]
 		if h == nil {
-			h = &host{cpus: map[int]bool{}}
+			h = &host{cpus: map[int]bool{}, quota: math.MaxInt}
 			hosts[peer.HostID] = h
 		}
 		h.pes++
 		for _, c := range hellos[i].CPUs {
 			h.cpus[c] = true
 		}
+		if q := hellos[i].Quota; q > 0 {
+			h.quota = min(h.quota, q)
+		}
 	}
 	for _, h := range hosts {
-		if h.pes > len(h.cpus) {
+		if h.pes > min(len(h.cpus), h.quota) {
 			return true
 		}
 	}

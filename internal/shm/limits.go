@@ -52,13 +52,13 @@ func readLimits(root string) Limits {
 			l.Available = kib << 10
 		}
 	}
-	for _, g := range memoryCgroups(root) {
+	for _, g := range cgroups(root, "memory") {
 		l.CgroupLeft = min(l.CgroupLeft, g.left(root))
 	}
 	return l
 }
 
-// cgroup is the process's place in one hierarchy that accounts for memory.
+// cgroup is the process's place in one hierarchy that has a controller.
 type cgroup struct {
 	files *cgroupFiles
 	mount string // where the hierarchy is mounted
@@ -111,13 +111,13 @@ func (f *cgroupFiles) left(dir string) int64 {
 	return max(0, limit-usage)
 }
 
-// memoryCgroups finds the hierarchies from /proc/self/cgroup and mountinfo.
-func memoryCgroups(root string) []cgroup {
+// cgroups finds the hierarchies of a controller from /proc/self/cgroup and mountinfo.
+func cgroups(root, controller string) []cgroup {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return nil
 	}
-	mounts := cgroupMounts(root)
+	mounts := cgroupMounts(root, controller)
 	var found []cgroup
 	for line := range strings.Lines(string(b)) {
 		// hierarchy-id:controllers:path
@@ -129,7 +129,7 @@ func memoryCgroups(root string) []cgroup {
 		switch {
 		case part[0] == "0" && part[1] == "":
 			files = &cgroupV2
-		case hasWord(part[1], "memory"):
+		case hasWord(part[1], controller):
 			files = &cgroupV1
 		default:
 			continue
@@ -146,12 +146,12 @@ func memoryCgroups(root string) []cgroup {
 // cgroupMounts lists where hierarchies are mounted; path is the group that the
 // mount shows as its top (a container without its own cgroup namespace sees
 // only its part).
-func cgroupMounts(root string) []cgroup {
+func cgroupMounts(root, controller string) []cgroup {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
 	if err != nil {
 		return []cgroup{
 			{&cgroupV2, "/sys/fs/cgroup", "/"},
-			{&cgroupV1, "/sys/fs/cgroup/memory", "/"},
+			{&cgroupV1, "/sys/fs/cgroup/" + controller, "/"},
 		}
 	}
 	var found []cgroup
@@ -165,7 +165,7 @@ func cgroupMounts(root string) []cgroup {
 		switch {
 		case tail[0] == "cgroup2":
 			found = append(found, cgroup{&cgroupV2, head[4], head[3]})
-		case tail[0] == "cgroup" && hasWord(tail[2], "memory"):
+		case tail[0] == "cgroup" && hasWord(tail[2], controller):
 			found = append(found, cgroup{&cgroupV1, head[4], head[3]})
 		}
 	}
