@@ -14,7 +14,9 @@ type onHosts struct {
 	hosts []string
 }
 
-func (m onHosts) Peer(rank int) (bootstrap.Peer, bool) { return bootstrap.Peer{HostID: m.hosts[rank]}, true }
+func (m onHosts) Peer(rank int) (bootstrap.Peer, bool) {
+	return bootstrap.Peer{HostID: m.hosts[rank]}, true
+}
 
 func TestOversubscribed(t *testing.T) {
 	two := []int{0, 1}
