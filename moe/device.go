@@ -66,7 +66,7 @@ func (c Config) DeviceBytes(ranks int, mover Mover) (int64, error) {
 		return 0, &ConfigError{"Config", "as given", "its buffers exceed 2^63 bytes"}
 	}
 	l := kernels.Measure(&p, &sz, 0, mover == MoverCopyEngine, 1)
-	return l.Slot * int64(p.Slots), nil
+	return l.Slot * l.Ctx.Slots, nil
 }
 
 // DeviceEngine carries out dispatches and combines on the memory of GPUs: Engine's
@@ -79,9 +79,9 @@ func (c Config) DeviceBytes(ranks int, mover Mover) (int64, error) {
 // DeviceDispatched.Wait and DeviceEngine.Wait return.
 //
 // A rank must come to its call without waiting for its device: other ranks' calls may
-// be waiting there for it. Allocating device or pinned memory is such a wait; it also
-// keeps ranks of the same process from launching, so it must not happen while one of
-// them is inside a call.
+// be waiting there for it. Allocating device or pinned memory is such a wait, and the
+// first use of a stream may be; it also keeps ranks of the same process from launching,
+// so it must not happen while one of them is inside a call.
 //
 // All calls but New, Routing, Wait and Close may be captured in a graph, and the
 // graph be replayed, mixed with calls made eagerly, as long as every rank does so
@@ -101,7 +101,7 @@ type DeviceEngine struct {
 
 	sms, reduceSMs int
 	stage, stages  int64
-	units          int64 // 0: no rank is on another device
+	interval       int64 // ns between pieces of rows; 0: no rank is on another device
 	bulk           bool
 	ranks          int
 
@@ -110,6 +110,7 @@ type DeviceEngine struct {
 	imported []uint64
 	private  []uint64
 	stop     *atomic.Uint64 // tells the device to give up waiting
+	count    *atomic.Uint64 // of dispatches that are over on the device
 	stopAt   uint64
 	pins     []unsafe.Pointer
 	slots    []*deviceSlot
@@ -177,6 +178,8 @@ func (e *DeviceEngine) prepareDevice() (err error) {
 		return &ConfigError{"Deadline", o.Deadline, "0 or more"}
 	case e.ranks > 1<<15:
 		return &ConfigError{"ranks", e.ranks, "at most 2^15 on a device"}
+	case e.p.MaxTokens > 1<<31:
+		return &ConfigError{"MaxTokens", e.cfg.MaxTokens, "at most 2^31 on a device"}
 	case e.p.Hidden > 1<<31:
 		return &ConfigError{"Hidden", e.cfg.Hidden, "at most 2^31 on a device"}
 	}
@@ -277,7 +280,7 @@ func (e *DeviceEngine) build(ctx context.Context) error {
 func (e *DeviceEngine) allocate(ctx context.Context, mine *invite) error {
 	e.layout = kernels.Measure(&e.p, &e.sizes, e.rank, e.opt.Mover == MoverCopyEngine, e.opt.SMs)
 	var err error
-	n := e.layout.Slot * int64(e.p.Slots)
+	n := e.arenaBytes()
 	if e.onHeap {
 		if e.mem, err = e.team.AllocDevice(ctx, n, 256); err != nil {
 			return err
@@ -298,8 +301,10 @@ func (e *DeviceEngine) heapAddr(rank int) (uint64, error) {
 	if !ok {
 		return 0, fmt.Errorf("rank %d of the team: %w", rank, pe.ErrPeer)
 	}
-	return e.team.PE().DeviceAddr(e.mem, uint64(e.layout.Slot*int64(e.p.Slots)), world)
+	return e.team.PE().DeviceAddr(e.mem, uint64(e.arenaBytes()), world)
 }
+
+func (e *DeviceEngine) arenaBytes() int64 { return e.layout.Slot * e.layout.Ctx.Slots }
 
 func (e *DeviceEngine) alloc(n int64) uint64 {
 	addr, err := e.run.Alloc(max(n, 8))
@@ -343,18 +348,17 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 	if e.reduceSMs == 0 {
 		e.reduceSMs = e.run.Multiprocessors()
 	}
-	e.bulk = e.run.Bulk() && e.p.RowBytes%16 == 0
+	e.bulk = e.run.Bulk() && e.p.RowBytes%16 == 0 && e.p.RowBytes <= 1<<30
 	e.stage, e.stages = kernels.Stages(e.p.RowBytes)
 	far := make([]uint64, e.ranks)
 	for r, in := range all {
 		if in.Device != mine.Device || e.opt.far && r != e.rank {
 			far[r] = 1
-			e.units = kernels.Units(e.p.RowBytes, e.stage, e.sms, sharing)
+			e.interval = kernels.Interval(e.stage, e.sms, sharing)
+			if e.opt.far {
+				e.interval = max(e.interval, 1)
+			}
 		}
-	}
-	if e.units > 0 {
-		e.stage = kernels.PacedStage(e.p.RowBytes, e.stage, e.sms, sharing)
-		e.units = kernels.Units(e.p.RowBytes, e.stage, e.sms, sharing)
 	}
 	if err := e.pin(); err != nil {
 		return err
@@ -371,8 +375,9 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 	defer func() { err = errors.Join(err, e.run.CloseStream(stream)) }()
 	up := &uploader{e: e, stream: stream}
 	ownerAt, localAt := up.words32(owner), up.words32(ownLocal)
-	for i := range e.p.Slots {
-		if err := e.makeSlot(i, bases, far, ownerAt, localAt, up); err != nil {
+	slotsAt := e.alloc(int64(unsafe.Sizeof(kernels.Slot{})) * e.layout.Ctx.Slots)
+	for i := range e.layout.Ctx.Slots {
+		if err := e.makeSlot(i, bases, far, ownerAt, localAt, slotsAt, up); err != nil {
 			return err
 		}
 	}
@@ -405,7 +410,7 @@ func (e *DeviceEngine) copyStreams(sharing int) int {
 	return min(e.ranks-1, most)
 }
 
-// pin makes the word that ends waits.
+// pin makes the words that end waits and count dispatches.
 func (e *DeviceEngine) pin() error {
 	p, addr, err := e.run.Pinned(64)
 	if err != nil {
@@ -413,10 +418,11 @@ func (e *DeviceEngine) pin() error {
 	}
 	e.pins = append(e.pins, p)
 	e.stop, e.stopAt = (*atomic.Uint64)(p), addr
+	e.count = (*atomic.Uint64)(unsafe.Add(p, 8))
 	return nil
 }
 
-func (e *DeviceEngine) makeSlot(i int, bases, far []uint64, owner, ownLocal uint64, up *uploader) error {
+func (e *DeviceEngine) makeSlot(i int64, bases, far []uint64, owner, ownLocal, all uint64, up *uploader) error {
 	l := &e.layout
 	s := &deviceSlot{e: e}
 	for _, b := range bases {
@@ -429,15 +435,20 @@ func (e *DeviceEngine) makeSlot(i int, bases, far []uint64, owner, ownLocal uint
 	}
 	e.pins = append(e.pins, p)
 	s.report = unsafe.Slice((*uint64)(p), l.Report/8)
-	c := l.Ctx
+	d := kernels.Slot{Ctx: l.Ctx}
+	c := &d.Ctx
+	copy(d.Peers[:], s.peers)
+	copy(d.Far[:], far)
+	s.ctx = all + uint64(i)*uint64(unsafe.Sizeof(d))
+	c.All, c.State = all, s.ctx+uint64(unsafe.Offsetof(d.State))
 	c.Peers, c.Owner, c.OwnLocal = up.words64(slices.Concat(s.peers, far)), owner, ownLocal
-	c.Work, c.State = e.alloc(l.Work), e.alloc(kernels.StateWords*8)
+	c.Work = e.alloc(l.Work)
 	c.Stop, c.Report, c.Limit = e.stopAt, report, uint64(e.opt.Deadline)
 	if e.opt.Mover == MoverCopyEngine {
 		s.send, s.pulled = e.alloc(l.SendRoom), e.alloc(l.PullRoom)
 		c.Send, c.Pulled = s.send, s.pulled
 	}
-	s.ctx = up.words64(unsafe.Slice((*uint64)(unsafe.Pointer(&c)), unsafe.Sizeof(c)/8))
+	up.put(s.ctx, slotWords(&d))
 	if s.event, err = e.run.NewEvent(false); err != nil {
 		return err
 	}
@@ -456,6 +467,15 @@ type uploader struct {
 
 func (u *uploader) words64(v []uint64) uint64 {
 	at := u.e.alloc(int64(8 * len(v)))
+	u.put(at, v)
+	return at
+}
+
+func slotWords(s *kernels.Slot) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(s)), unsafe.Sizeof(*s)/8)
+}
+
+func (u *uploader) put(at uint64, v []uint64) {
 	p, addr, err := u.e.run.Pinned(int64(8*len(v)) + 8)
 	if err != nil {
 		panic(err)
@@ -469,7 +489,6 @@ func (u *uploader) words64(v []uint64) uint64 {
 	if err := u.e.run.Copy(at, addr, int64(8*len(v)), u.stream); err != nil {
 		panic(err)
 	}
-	return at
 }
 
 func (u *uploader) words32(v []int32) uint64 {
@@ -512,8 +531,8 @@ func (u *uploader) finish() error {
 
 // zero clears the flags and heads, which is all that has to be zero.
 func (e *DeviceEngine) zero(stream uintptr) error {
-	for i := range e.p.Slots {
-		at := e.arena + uint64(int64(i)*e.layout.Slot)
+	for i := range e.layout.Ctx.Slots {
+		at := e.arena + uint64(i*e.layout.Slot)
 		err := e.run.Launch(kernels.Fill, 1, kernels.Threads, 0, stream, at, uint64(e.layout.Ctx.Source/4), 0)
 		if err != nil {
 			return err
@@ -524,13 +543,10 @@ func (e *DeviceEngine) zero(stream uintptr) error {
 
 // warm launches every kernel with a context that says broken.
 func (e *DeviceEngine) warm(stream uintptr) error {
-	l := e.layout.Ctx
 	one := &uploader{e: e, stream: stream}
-	words := make([]uint64, kernels.StateWords)
-	words[4] = 1 // S_BROKEN
-	l.Ranks = 0  // nor are there addresses
-	l.State = one.words64(words)
-	ctx := one.words64(unsafe.Slice((*uint64)(unsafe.Pointer(&l)), unsafe.Sizeof(l)/8))
+	broken := kernels.Slot{Ctx: e.layout.Ctx}
+	broken.State[kernels.StateBroken] = 1
+	ctx := one.words64(slotWords(&broken))
 	for k := range kernels.Kernels {
 		params := make([]uint64, kernels.MaxParams)
 		n := map[kernels.Kernel]int{
@@ -553,7 +569,20 @@ func (e *DeviceEngine) warm(stream uintptr) error {
 		}
 	}
 	e.pins = append(e.pins, one.pins...)
-	return nil
+	// The first use of a stream may wait for the device.
+	err := e.run.Record(e.events[0], stream)
+	for k, s := range e.copies {
+		if err = errors.Join(err, e.run.WaitEvent(s, e.events[0])); err != nil {
+			return err
+		}
+		if err := e.run.Launch(kernels.Sent, 1, kernels.WaitThreads, uint32(kernels.SharedBase), s, ctx, 0, 0, 0); err != nil {
+			return err
+		}
+		if err := errors.Join(e.run.Record(e.events[2+k], s), e.run.WaitEvent(stream, e.events[2+k])); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // Close ends the engine: calls in progress may finish until ctx ends. Collective.

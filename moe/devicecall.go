@@ -194,7 +194,7 @@ func (e *DeviceEngine) checkInput(in DeviceInput, cached bool) plan.Fault {
 
 // inside reports whether memory overlaps the receive buffers.
 func (e *DeviceEngine) inside(at uint64, n int64) bool {
-	end := e.arena + uint64(e.layout.Slot*int64(e.p.Slots))
+	end := e.arena + uint64(e.arenaBytes())
 	return at < end && at+uint64(n) > e.arena
 }
 
@@ -234,12 +234,11 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 	if wait && !engine {
 		options |= kernels.OptWait
 	}
-	units, stages := int64(e.sms), e.stages
+	interval, stages := int64(0), e.stages
 	if e.bulk && in.X%16 == 0 && (in.Tokens >= manyTokens*e.sms || e.p.TopK > kernels.FetchTopK) {
 		options |= kernels.OptBulk
-		if e.units > 0 && e.p.TopK <= kernels.FetchTopK {
-			options |= kernels.OptPaced
-			units = e.units
+		if e.p.TopK <= kernels.FetchTopK {
+			interval = e.interval
 		}
 	}
 	if options&kernels.OptBulk == 0 {
@@ -250,7 +249,7 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 	}
 	err := e.launch(kernels.Dispatch, e.sms, kernels.Threads, kernels.DispatchShared(e.stage, stages), stream,
 		s.ctx, d.routing.at, in.X, in.Scales, in.Idx, in.Weights, uint64(in.Tokens), d.gen, options, d.routing.number,
-		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(stages), uint64(units))
+		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(stages), uint64(interval))
 	if err != nil {
 		return err
 	}
@@ -350,7 +349,7 @@ func (s *deviceSlot) verdict(gen uint64) error {
 		s.e.broken.CompareAndSwap(nil, b)
 		return s.e.broken.Load()
 	}
-	if w[kernels.WGen] != gen {
+	if w[kernels.WGen] != gen || s.e.count.Load() >= w[kernels.WLast]+uint64(s.e.p.Slots) {
 		return faultError(plan.Fault{Code: plan.Stale})
 	}
 	f := plan.Fault{Code: plan.Code(w[kernels.WCode]), A: int64(w[kernels.WA]), B: int64(w[kernels.WB]), C: int64(w[kernels.WC])}
@@ -370,7 +369,7 @@ func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
 	e := d.s.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if d.gen != d.s.gen {
+	if !d.live() {
 		return nil, wrap("routing", faultError(plan.Fault{Code: plan.Stale}))
 	}
 	if d.routing == d.s.routing { // the next dispatch takes other memory
@@ -417,7 +416,7 @@ func (e *DeviceEngine) StartCombine(stream uintptr, d *DeviceDispatched, o Devic
 	switch {
 	case d == nil || d.s.e != e:
 		f.Code = plan.Foreign
-	case d.gen != s.gen:
+	case !d.live():
 		f.Code = plan.Stale
 	case o.Y == 0 || o.Y%uint64(e.p.YBytes) != 0:
 		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgY, C: d.outputMost()}
@@ -442,9 +441,14 @@ func (e *DeviceEngine) StartCombine(stream uintptr, d *DeviceDispatched, o Devic
 
 func (d *DeviceDispatched) outputMost() int64 { return d.s.e.layout.OutRows * d.s.e.p.Hidden }
 
-// slotFor is where a combine takes place, also one that is refused.
+// live reports whether so few dispatches came after this one that its rows are there.
+// What replays of graphs did the device knows. mu is held.
+func (d *DeviceDispatched) live() bool { return d.s.e.gen-d.gen < uint64(d.s.e.p.Slots) }
+
+// slotFor is where a combine takes place, also one that is refused: then that of the
+// latest dispatch, which the other ranks most likely use.
 func (e *DeviceEngine) slotFor(d *DeviceDispatched) *deviceSlot {
-	if d != nil && d.s.e == e {
+	if d != nil && d.s.e == e && d.live() {
 		return d.s
 	}
 	return e.slots[(max(e.turn, 1)-1)%uint64(len(e.slots))]

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-const ctxBytes = int64(unsafe.Sizeof(Ctx{}))
+const slotBytes = int64(unsafe.Sizeof(Slot{}))
 
 // PTX is kernels.cu, compiled.
 //
