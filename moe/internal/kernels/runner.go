@@ -43,6 +43,9 @@ func (k Kernel) String() string {
 	}[k]
 }
 
+// Params is how many parameters it has.
+func (k Kernel) Params() int { return [Kernels]int{17, 5, 9, 2, 7, 5, 4, 4, 3, 5, 5}[k] }
+
 // MaxParams is the most parameters of a kernel.
 const MaxParams = 17
 
