@@ -124,14 +124,16 @@ func TestDeviceReplayWaits(t *testing.T) {
 		}
 		d.put(x.X, two.X[rank])
 		must(gathered(ctx, e))
+		early := false
 		if rank == 1 { // late
-			for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
-				if !d.cameFrom(cfg, one, h.Rows, rank, 0) {
-					return errors.New("overwritten before the call")
-				}
+			for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end) && !early; {
+				early = !d.cameFrom(cfg, one, h.Rows, rank, 0)
 			}
 		}
 		launch()
+		if early {
+			return errors.New("overwritten before the call")
+		}
 		if !d.cameFrom(cfg, two, h.Rows, rank, 0) || !d.cameFrom(cfg, two, h.Rows, rank, 1) {
 			return errors.New("rows of the last replay")
 		}

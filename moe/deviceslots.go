@@ -26,6 +26,7 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 	}
 	defer func() { err = errors.Join(err, e.run.CloseStream(stream)) }()
 	up := &uploader{e: e, stream: stream}
+	defer func() { e.pins = append(e.pins, up.pins...) }() // what finish did not free
 	if err := e.makeSlots(bases, far, up); err != nil {
 		return err
 	}

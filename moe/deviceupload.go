@@ -63,19 +63,19 @@ func (u *uploader) put(at uint64, v []uint64) {
 }
 
 // finish runs every kernel once with nothing to do, so that none is loaded while
-// another waits, and waits for the uploads. What the device may still read it leaves to
-// the engine.
+// another waits, waits for the uploads, and frees what they came from unless the device
+// may still read there.
 func (u *uploader) finish() error {
 	u.zero()
 	u.warm()
 	u.wait()
 	if u.err != nil {
-		u.e.pins = append(u.e.pins, u.pins...)
 		return u.err
 	}
 	for _, p := range u.pins {
 		u.err = errors.Join(u.err, u.e.run.FreePinned(p))
 	}
+	u.pins = nil
 	return u.err
 }
 

@@ -24,6 +24,16 @@ func TestPTXIsOfSource(t *testing.T) {
 	}
 }
 
+// Kernels have as many parameters as Params says.
+func TestParams(t *testing.T) {
+	for k := range Kernels {
+		_, rest, _ := strings.Cut(string(PTX), ".entry "+k.String()+"(")
+		head, _, _ := strings.Cut(rest, ")")
+		require.Equal(t, strings.Count(head, ".param"), k.Params(), k)
+		require.LessOrEqual(t, k.Params(), MaxParams)
+	}
+}
+
 // No product is fused with a sum: results are those of the host.
 func TestNoContraction(t *testing.T) {
 	require.NotRegexp(t, regexp.MustCompile(`fma\.rn\.f32|mad\.rn\.f32|\.ftz\.f32|ex2\.approx`), string(PTX))
