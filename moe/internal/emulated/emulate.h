@@ -118,6 +118,7 @@ static void bulk_store(char *g, const void *s, uint32_t n) { memcpy(g, s, n); }
 static void bulk_commit() {}
 static void bulk_reads() {}
 static void bulk_window() {}
+static void bulk_next() {}
 static void bulk_end() {}
 template <typename T>
 static T min(T a, T b) { return a < b ? a : b; }

@@ -43,6 +43,9 @@ DEV void barrier_init(uint64_t *bar) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(bar)) : "memory");
 }
 DEV void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory"); }
+// bulk_next goes between writing shared memory and a meeting after which bulk copies
+// write there.
+DEV void bulk_next() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEV void barrier_wait(uint64_t *bar, uint32_t parity) {
   uint32_t done;
   do {
@@ -255,6 +258,7 @@ DEV bool leave(Shared *sh, int kind, uint64_t v) {
       last = add64(&state(c)[S_EXIT], 1) == gridDim.x - 1;
     }
     last = __shfl_sync(FULL, last, 0);
+    __syncwarp();  // what the first lane has seen, all have
     if (last) {
       __threadfence_system();
       for (int64_t i = LANE; i < c.ranks && kind >= 0; i += 32) store_relaxed(flag(c, (c.rank + i) % c.ranks, kind, c.rank), v);
@@ -390,6 +394,7 @@ DEV void count(Shared *sh, uint64_t r, const int *idx, const float *w, Chunk ch,
     atomicAdd(&x.counts[R + LANE], pairs);
   }
   if (!NEAR) return;
+  bulk_next();
   __syncthreads();
   for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) counts_of(c, blockIdx.x)[i] = x.counts[i];
 }
