@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"goshmem/coll"
+	"goshmem/internal/cuda"
 	"goshmem/internal/raceflag"
 	"goshmem/moe"
 	"goshmem/moe/internal/cudarun"
@@ -206,6 +207,34 @@ func (d *desk) received(cfg moe.Config, in oracle.Input, h *moe.DeviceDispatched
 	return r
 }
 
+// capture makes a graph of what f enqueues. launch enqueues it, done ends it.
+func (d *desk) capture(f func()) (launch, done func()) {
+	r, gpu := d.run.(*cudarun.Runner)
+	if !gpu {
+		return d.run.(*emulated.Runner).Capture(d.stream, f), func() {}
+	}
+	lib := r.Lib()
+	must(r.Enter())
+	must(lib.StreamBeginCapture(cuda.Stream(d.stream), cuda.CaptureRelaxed))
+	f()
+	g, err := lib.StreamEndCapture(cuda.Stream(d.stream))
+	must(err)
+	exec, err := lib.GraphInstantiate(g)
+	must(err)
+	r.Leave()
+	launch = func() {
+		must(r.Enter())
+		defer r.Leave()
+		must(lib.GraphLaunch(exec, cuda.Stream(d.stream)))
+	}
+	return launch, func() {
+		must(r.Enter())
+		defer r.Leave()
+		must(lib.GraphExecDestroy(exec))
+		must(lib.GraphDestroy(g))
+	}
+}
+
 // load copies a rank's input to the device.
 func (d *desk) load(in oracle.Input, rank int) moe.DeviceInput {
 	return moe.DeviceInput{
@@ -235,6 +264,10 @@ func deviceEngine(t testing.TB, b *bed, ranks int, cfg moe.Config, opt moe.Devic
 		}
 		d := b.desk(t)
 		defer d.close()
+		d.put(d.alloc(16), make([]byte, 16)) // the first use of a stream may wait for the device
+		if err := gathered(ctx, e); err != nil {
+			return err
+		}
 		if err := fn(ctx, e, d); err != nil {
 			return fmt.Errorf("rank %d: %w", p.Rank(), err)
 		}
@@ -264,18 +297,24 @@ func deviceTrip(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *des
 	return deviceRest(ctx, cfg, e, d, in, h, bias, 1)
 }
 
+// delivered waits for a dispatch and compares it with the oracle.
+func (d *desk) delivered(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, in oracle.Input, h *moe.DeviceDispatched) (*moe.Dispatched, error) {
+	c, err := h.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := d.received(cfg, in, h, c)
+	return r, sameDispatch(cfg, in, r, e.Team().Rank())
+}
+
 // deviceRest is what follows a dispatch.
 func deviceRest(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *desk, in oracle.Input, h *moe.DeviceDispatched, bias []float32, seed int) error {
 	rank := e.Team().Rank()
-	c, err := h.Wait(ctx)
+	r, err := d.delivered(ctx, cfg, e, in, h)
 	if err != nil {
 		return err
 	}
 	if err := gathered(ctx, e); err != nil {
-		return err
-	}
-	r := d.received(cfg, in, h, c)
-	if err := sameDispatch(cfg, in, r, rank); err != nil {
 		return err
 	}
 	y := outputs(cfg, e, r, seed)

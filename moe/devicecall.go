@@ -2,8 +2,6 @@ package moe
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"goshmem/moe/internal/kernels"
@@ -194,7 +192,7 @@ func (e *DeviceEngine) checkInput(in DeviceInput, cached bool) plan.Fault {
 
 // inside reports whether memory overlaps the receive buffers.
 func (e *DeviceEngine) inside(at uint64, n int64) bool {
-	end := e.arena + uint64(e.layout.Slot*int64(e.p.Slots))
+	end := e.arena + uint64(e.arenaBytes())
 	return at < end && at+uint64(n) > e.arena
 }
 
@@ -234,12 +232,11 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 	if wait && !engine {
 		options |= kernels.OptWait
 	}
-	units, stages := int64(e.sms), e.stages
+	interval, stages := int64(0), e.stages
 	if e.bulk && in.X%16 == 0 && (in.Tokens >= manyTokens*e.sms || e.p.TopK > kernels.FetchTopK) {
 		options |= kernels.OptBulk
-		if e.units > 0 && e.p.TopK <= kernels.FetchTopK {
-			options |= kernels.OptPaced
-			units = e.units
+		if e.p.TopK <= kernels.FetchTopK {
+			interval = e.interval
 		}
 	}
 	if options&kernels.OptBulk == 0 {
@@ -250,7 +247,7 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 	}
 	err := e.launch(kernels.Dispatch, e.sms, kernels.Threads, kernels.DispatchShared(e.stage, stages), stream,
 		s.ctx, d.routing.at, in.X, in.Scales, in.Idx, in.Weights, uint64(in.Tokens), d.gen, options, d.routing.number,
-		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(stages), uint64(units))
+		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C), uint64(e.stage), uint64(stages), uint64(interval))
 	if err != nil {
 		return err
 	}
@@ -350,7 +347,7 @@ func (s *deviceSlot) verdict(gen uint64) error {
 		s.e.broken.CompareAndSwap(nil, b)
 		return s.e.broken.Load()
 	}
-	if w[kernels.WGen] != gen {
+	if w[kernels.WGen] != gen || s.e.count.Load() >= w[kernels.WLast]+uint64(s.e.p.Slots) {
 		return faultError(plan.Fault{Code: plan.Stale})
 	}
 	f := plan.Fault{Code: plan.Code(w[kernels.WCode]), A: int64(w[kernels.WA]), B: int64(w[kernels.WB]), C: int64(w[kernels.WC])}
@@ -370,7 +367,7 @@ func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
 	e := d.s.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if d.gen != d.s.gen {
+	if !d.live() {
 		return nil, wrap("routing", faultError(plan.Fault{Code: plan.Stale}))
 	}
 	if d.routing == d.s.routing { // the next dispatch takes other memory
@@ -382,175 +379,4 @@ func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
 		d.s.routing = &DeviceRouting{e: e, at: at}
 	}
 	return d.routing, nil
-}
-
-// DeviceOutput is what a combine works on, as device addresses.
-type DeviceOutput struct {
-	Y   uint64 // what the experts made of the rows, as Engine.Combine's y
-	Out uint64 // [tokens*Hidden] bf16
-
-	// Bias starts the sums: float32, Hidden elements, or Hidden for each token if
-	// OwnBias. 0: none.
-	Bias    uint64
-	OwnBias bool
-}
-
-// Combine enqueues a combine: when the stream gets to what follows, Out is there.
-// Errors are those of Dispatch.
-func (e *DeviceEngine) Combine(stream uintptr, d *DeviceDispatched, o DeviceOutput) error {
-	if err := e.StartCombine(stream, d, o); err != nil {
-		return err
-	}
-	return e.FinishCombine(stream, d, o)
-}
-
-// StartCombine enqueues the half of a combine that makes results ready for the
-// others, FinishCombine the half that fetches theirs and adds them up. The same
-// arguments go to both. Y must stay as it is until FinishCombine's work is done.
-func (e *DeviceEngine) StartCombine(stream uintptr, d *DeviceDispatched, o DeviceOutput) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.usable(); err != nil {
-		return wrap("start combine", err)
-	}
-	s, f := e.slotFor(d), plan.Fault{}
-	switch {
-	case d == nil || d.s.e != e:
-		f.Code = plan.Foreign
-	case d.gen != s.gen:
-		f.Code = plan.Stale
-	case o.Y == 0 || o.Y%uint64(e.p.YBytes) != 0:
-		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgY, C: d.outputMost()}
-	case d.routing.tokens > 0 && (o.Out == 0 || o.Out%2 != 0):
-		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgOut, C: int64(d.routing.tokens) * e.p.Hidden}
-	case o.Bias%4 != 0:
-		f = plan.Fault{Code: plan.BadArgument, A: plan.ArgBias}
-	}
-	if err := e.run.Enter(); err != nil {
-		return wrap("start combine", e.fail(err))
-	}
-	defer e.run.Leave()
-	if err := s.offer(stream, d, o, f); err != nil {
-		return wrap("start combine", e.fail(err))
-	}
-	if f.Code != plan.None {
-		// The other half of the call, without data.
-		return wrap("combine", errors.Join(faultError(f), s.fetch(stream, d, DeviceOutput{}, f)))
-	}
-	return nil
-}
-
-func (d *DeviceDispatched) outputMost() int64 { return d.s.e.layout.OutRows * d.s.e.p.Hidden }
-
-// slotFor is where a combine takes place, also one that is refused.
-func (e *DeviceEngine) slotFor(d *DeviceDispatched) *deviceSlot {
-	if d != nil && d.s.e == e {
-		return d.s
-	}
-	return e.slots[(max(e.turn, 1)-1)%uint64(len(e.slots))]
-}
-
-// offer makes results ready.
-func (s *deviceSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
-	e := s.e
-	routing, gen, what, blocks := uint64(0), uint64(0), uint64(kernels.OfferNothing), 1
-	if f.Code == plan.None {
-		routing, gen = d.routing.at, d.gen
-		capturing, err := e.run.Capturing(stream)
-		if err != nil {
-			return err
-		}
-		if s.combined || capturing {
-			if err := s.await(stream, d, kernels.FlagDone, 0); err != nil {
-				return err
-			}
-		}
-		switch {
-		case e.p.AtExpert:
-			what, blocks = kernels.OfferSums, e.reduceSMs
-		case o.Y != d.Output:
-			what, blocks = kernels.OfferCopies, e.reduceSMs
-		}
-	}
-	s.combined = true
-	return e.launch(kernels.Offer, blocks, kernels.Threads, uint32(kernels.SharedBase), stream,
-		s.ctx, routing, o.Y, gen, what, uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C))
-}
-
-// FinishCombine is the other half of StartCombine.
-func (e *DeviceEngine) FinishCombine(stream uintptr, d *DeviceDispatched, o DeviceOutput) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.usable(); err != nil {
-		return wrap("combine", err)
-	}
-	if d == nil || d.s.e != e {
-		return wrap("combine", faultError(plan.Fault{Code: plan.Foreign}))
-	}
-	err := e.run.Enter()
-	if err == nil {
-		err = d.s.fetch(stream, d, o, plan.Fault{})
-		e.run.Leave()
-	}
-	if err != nil {
-		return wrap("combine", e.fail(err))
-	}
-	return nil
-}
-
-func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
-	e := s.e
-	routing, gen, options := uint64(0), uint64(0), uint64(0)
-	if f.Code == plan.None {
-		routing, gen = d.routing.at, d.gen
-		if o.OwnBias {
-			options |= kernels.OptOwnBias
-		}
-		if d.Output != 0 {
-			options |= kernels.OptDrain // the caller may write there next
-		}
-		if e.opt.Mover == MoverCopyEngine {
-			if err := s.pull(stream, d); err != nil {
-				return err
-			}
-		}
-	}
-	shared := uint32(kernels.SharedBase)
-	if f.Code == plan.None && e.run.Bulk() && e.p.Hidden%8 == 0 && e.p.TopK <= kernels.FetchTopK && o.Out%16 == 0 {
-		options |= kernels.OptBulk
-		shared = uint32(kernels.FetchShared)
-	}
-	err := e.launch(kernels.Combine, e.sms, kernels.Threads, shared, stream,
-		s.ctx, routing, o.Bias, o.Out, gen, options, uint64(f.Code))
-	if err != nil {
-		return err
-	}
-	return s.mark(stream)
-}
-
-// Cast enqueues the cast of rows of Hidden bf16 to e4m3, with a float32 scale for
-// each 128 channels of a row; see package fp8.
-func (e *DeviceEngine) Cast(stream uintptr, x, q, scales uint64, rows int64) error {
-	return e.cast(stream, kernels.ToFP8, rows, x, q, scales)
-}
-
-// Uncast enqueues the way back.
-func (e *DeviceEngine) Uncast(stream uintptr, q, scales, x uint64, rows int64) error {
-	return e.cast(stream, kernels.FromFP8, rows, q, scales, x)
-}
-
-func (e *DeviceEngine) cast(stream uintptr, k kernels.Kernel, rows int64, a, b, c uint64) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.usable(); err != nil {
-		return wrap("cast", err)
-	}
-	if rows < 0 || rows > 0 && (a == 0 || b == 0 || c == 0) {
-		return wrap("cast", fmt.Errorf("%d rows at %#x, %#x, %#x: %w", rows, a, b, c, pe.ErrRange))
-	}
-	if err := e.run.Enter(); err != nil {
-		return wrap("cast", err)
-	}
-	defer e.run.Leave()
-	return wrap("cast", e.launch(k, e.reduceSMs, kernels.Threads, 0, stream, a, b, c, uint64(rows), uint64(e.p.Hidden)))
 }

@@ -41,11 +41,11 @@ func (s *deviceSlot) carry(stream uintptr, d *DeviceDispatched, in DeviceInput) 
 				return err
 			}
 		}
-		if err := run.Record(e.events[0], stream); err != nil {
+		if err := run.Record(e.packed, stream); err != nil {
 			return err
 		}
 		for k := range e.copies {
-			if err := run.WaitEvent(e.copies[k], e.events[0]); err != nil {
+			if err := run.WaitEvent(e.copies[k], e.packed); err != nil {
 				return err
 			}
 		}
@@ -70,7 +70,7 @@ func (s *deviceSlot) carry(stream uintptr, d *DeviceDispatched, in DeviceInput) 
 // join makes the stream wait for the copies: their source is used again.
 func (s *deviceSlot) join(stream uintptr) error {
 	for k, on := range s.e.copies {
-		ev := s.e.events[2+k]
+		ev := s.e.copied[k]
 		if err := s.e.run.Record(ev, on); err != nil {
 			return err
 		}
@@ -112,12 +112,12 @@ func (s *deviceSlot) pull(stream uintptr, d *DeviceDispatched) error {
 	if err := e.launch(kernels.Seen, 1, kernels.WaitThreads, uint32(kernels.SharedBase), stream, s.ctx, d.gen); err != nil {
 		return err
 	}
-	if err := run.Record(e.events[1], stream); err != nil {
+	if err := run.Record(e.seen, stream); err != nil {
 		return err
 	}
 	n := int64(d.routing.tokens) * c.PerToken * row
 	for k := range e.copies {
-		if err := run.WaitEvent(e.copies[k], e.events[1]); err != nil {
+		if err := run.WaitEvent(e.copies[k], e.seen); err != nil {
 			return err
 		}
 	}

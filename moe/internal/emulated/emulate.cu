@@ -7,7 +7,7 @@
   if (!strcmp(kernel, #name)) return run(blocks, threads, shared, [=] { name(__VA_ARGS__); }), 0
 
 extern "C" int moe_emulate(const char *kernel, unsigned blocks, unsigned threads, unsigned shared, const uint64_t *p) {
-  const Ctx *c = (const Ctx *)p[0];
+  const Slot *c = (const Slot *)p[0];
   ON(moe_dispatch, c, P(1), (const char *)P(2), (const char *)P(3), (const int *)P(4), (const float *)P(5), P(6), P(7),
      P(8), P(9), P(10), P(11), P(12), P(13), P(14), P(15), P(16));
   ON(moe_await, c, P(1), P(2), P(3), P(4));

@@ -98,6 +98,7 @@ static void max64(uint64_t *p, uint64_t v) {
 }
 static uint64_t load_acquire(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 static void store_release(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+static void store_relaxed(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 static uint64_t now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -116,7 +117,8 @@ static void bulk_load(void *s, const char *g, uint32_t n, uint64_t *bar) {
 static void bulk_store(char *g, const void *s, uint32_t n) { memcpy(g, s, n); }
 static void bulk_commit() {}
 static void bulk_reads() {}
-static void bulk_pace() {}
+static void bulk_window() {}
+static void bulk_next() {}
 static void bulk_end() {}
 template <typename T>
 static T min(T a, T b) { return a < b ? a : b; }

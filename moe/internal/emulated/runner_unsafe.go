@@ -68,6 +68,7 @@ func (c *Code) New(name string, sms int) *Runner {
 type queue struct {
 	steps chan func()
 	done  chan struct{}
+	kept  *[]func() // of a capture
 }
 
 // event is the latest mark: closed when it was passed.
@@ -166,6 +167,11 @@ func (r *Runner) CloseStream(s uintptr) error {
 func (r *Runner) add(s uintptr, f func()) error {
 	r.mu.Lock()
 	q, err := r.streams[s], r.failed
+	if q != nil && q.kept != nil {
+		*q.kept = append(*q.kept, f)
+		r.mu.Unlock()
+		return err
+	}
 	r.mu.Unlock()
 	if q == nil {
 		return fmt.Errorf("emulated: no stream %d: %w", s, errs.ErrConfig)
@@ -195,7 +201,7 @@ func (r *Runner) CloseEvent(e uintptr) error {
 func (r *Runner) Launch(k kernels.Kernel, blocks, threads, shared uint32, stream uintptr, params ...uint64) error {
 	p := append(append([]uint64(nil), params...), make([]uint64, kernels.MaxParams-len(params))...)
 	name := append([]byte(k.String()), 0)
-	const most = 160 // threads: all roles of a block, and no more fibers than that takes
+	const most = 192 // threads: all roles of a block, and no more fibers than that takes
 	threads = min(threads, most)
 	return r.add(stream, func() {
 		rc, _, _ := purego.SyscallN(r.code.run, uintptr(unsafe.Pointer(&name[0])), uintptr(blocks), uintptr(threads), uintptr(shared), uintptr(unsafe.Pointer(&p[0])))
@@ -268,5 +274,28 @@ func (r *Runner) Elapsed(from, to uintptr) (float64, error) {
 	return r.events[to].at.Sub(r.events[from].at).Seconds(), nil
 }
 
-// Capturing is false: these streams cannot be captured.
-func (r *Runner) Capturing(uintptr) (bool, error) { return false, nil }
+// Capturing reports whether the stream is in a Capture.
+func (r *Runner) Capturing(s uintptr) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.streams[s].kept != nil, nil
+}
+
+// Capture keeps what f queues on a stream, and does not do it: the result queues it,
+// any number of times. Launches and copies only.
+func (r *Runner) Capture(s uintptr, f func()) (replay func()) {
+	var kept []func()
+	r.mu.Lock()
+	q := r.streams[s]
+	q.kept = &kept
+	r.mu.Unlock()
+	f()
+	r.mu.Lock()
+	q.kept = nil
+	r.mu.Unlock()
+	return func() {
+		for _, f := range kept {
+			q.steps <- f
+		}
+	}
+}

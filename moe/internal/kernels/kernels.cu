@@ -23,6 +23,7 @@ DEV uint64_t load_acquire(const uint64_t *p) {
 DEV void store_release(uint64_t *p, uint64_t v) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+DEV void store_relaxed(uint64_t *p, uint64_t v) { asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
 DEV uint64_t now() {
   uint64_t v;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
@@ -42,6 +43,9 @@ DEV void barrier_init(uint64_t *bar) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(bar)) : "memory");
 }
 DEV void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory"); }
+// bulk_next goes between writing shared memory and a meeting after which bulk copies
+// write there.
+DEV void bulk_next() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEV void barrier_wait(uint64_t *bar, uint32_t parity) {
   uint32_t done;
   do {
@@ -67,9 +71,9 @@ DEV void bulk_store(char *global, const void *shared, uint32_t n) {
 }
 DEV void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // bulk_reads waits until all but the last two groups have read their source,
-// bulk_pace until all but the last one are where they go.
+// bulk_window until all but the last three are where they go.
 DEV void bulk_reads() { asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory"); }
-DEV void bulk_pace() { asm volatile("cp.async.bulk.wait_group 1;" ::: "memory"); }
+DEV void bulk_window() { asm volatile("cp.async.bulk.wait_group 3;" ::: "memory"); }
 DEV void bulk_end() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
@@ -81,6 +85,7 @@ struct Ctx {
   int64_t row_bytes, scale_bytes, y_size, share_size;
   int64_t expert_major, at_expert, align;
   int64_t max_tokens, row_cap, record_cap;
+  int64_t in_flight, slots;
   int64_t first, locals;  // this rank's experts
   // Offsets in every rank's part of the symmetric memory.
   int64_t heads, head_bytes, flags;
@@ -88,31 +93,35 @@ struct Ctx {
   // Copy engine: fixed room for each rank; 0 where the mover is direct.
   int64_t engine, per_token, arrive;
   // Addresses.
-  uint64_t peers, owner, ownlocal, work, work_stride, state, stop, report, send, pulled;
+  uint64_t peers, owner, ownlocal, work, work_stride, state, all, stop, report, send, pulled;
   uint64_t limit;  // ns
   // Offsets in a routing.
-  int64_t r_idx, r_w, r_code, r_rec, r_row, r_pair, r_dest, r_n, r_list, r_list_w, r_inv, r_to, r_from, r_counts, r_offsets;
+  int64_t r_idx, r_w, r_code, r_rec, r_row, r_pair, r_n, r_list, r_list_w, r_inv, r_to, r_from, r_counts, r_offsets;
 };
 
 enum { F_HEAD, F_DATA, F_READY, F_DONE, flag_kinds };
-enum { S_SEQ, S_BAR, S_EXIT, S_GEN, S_BROKEN, S_COMBINED, S_FAULT, state_words };
+enum { S_SEQ, S_BAR, S_EXIT, S_GEN, S_BROKEN, S_COMBINED, S_FAULT, S_LAST, S_COUNT, S_VERDICT, state_words };
 enum { H_TOKENS, H_RECORDS, H_ROWS, H_PAIRS, H_CODE, H_NUMBER };  // words at the start of a routing
-enum { W_GEN, W_CODE, W_PE, W_A, W_B, W_C, W_RECORDS, W_ROWS, W_PAIRS, W_COUNTS = 16 };
+enum { W_GEN, W_CODE, W_PE, W_A, W_B, W_C, W_RECORDS, W_ROWS, W_PAIRS, W_LAST, W_COUNTS = 16 };
 enum { none, bad_expert, duplicate, too_many, too_many_rows, bad_argument, aliased, stale, foreign, other_call, other_plan, corrupt, timed_out = 100 };
 enum { call_dispatch = 1, call_cached, call_combine };
-enum { o_cached = 1, o_wait = 2, o_bulk = 4, o_engine = 8, o_own_bias = 16, o_drain = 32, o_paced = 64 };
+enum { o_cached = 1, o_wait = 2, o_bulk = 4, o_engine = 8, o_own_bias = 16, o_drain = 32 };
 
 constexpr int64_t no_fault = 0x7fffffffffffffffLL;
 enum { last_part = 255,  // of a dispatch, below the call in F_DATA
        mover_warps = 4, most_stages = 8, near_peers = 64 };
 
-struct Shared {
+// Slot is what the device knows of a slot; those of an engine lie at c.all.
+struct Slot {
   Ctx c;
   uint64_t peers[near_peers], far[near_peers];  // the first of c.peers
-  uint64_t state[state_words];  // as the kernel found it
+  uint64_t state[state_words];
+};
+
+struct Shared : Slot {  // as the kernel found it
   uint64_t full[mover_warps * most_stages];
   uint64_t code, pe, a, b, cc;
-  uint64_t ok, last, fault;
+  uint64_t ok, last, fault, over;
 };
 
 template <typename T>
@@ -127,11 +136,11 @@ DEV T *at(uint64_t base, int64_t off) {
 
 // c is a Shared's.
 DEV uint64_t peer(const Ctx &c, int64_t r) {
-  return r < near_peers ? ((const Shared *)&c)->peers[r] : ((const uint64_t *)c.peers)[r];
+  return r < near_peers ? ((const Slot *)&c)->peers[r] : ((const uint64_t *)c.peers)[r];
 }
 // is_far tells ranks that a link leads to from those on the same device.
 DEV bool is_far(const Ctx &c, int64_t r) {
-  return (r < near_peers ? ((const Shared *)&c)->far[r] : ((const uint64_t *)c.peers)[c.ranks + r]) != 0;
+  return (r < near_peers ? ((const Slot *)&c)->far[r] : ((const uint64_t *)c.peers)[c.ranks + r]) != 0;
 }
 DEV uint64_t mine(const Ctx &c) { return peer(c, c.rank); }
 DEV uint64_t *state(const Ctx &c) { return (uint64_t *)c.state; }
@@ -139,21 +148,21 @@ DEV uint64_t *flag(const Ctx &c, int64_t at_rank, int kind, int64_t from) {
   return at<uint64_t>(peer(c, at_rank), c.flags) + (kind * c.ranks + from);
 }
 
-// enter copies the context into shared memory; false: the engine is broken.
-DEV bool enter(const Ctx *g, Shared *sh) {
-  for (unsigned i = threadIdx.x; i < sizeof(Ctx) / 8; i += blockDim.x) ((uint64_t *)&sh->c)[i] = ((const uint64_t *)g)[i];
+// enter copies the slot into shared memory; false: the engine is broken.
+DEV bool enter(const Slot *g, Shared *sh) {
+  for (unsigned i = threadIdx.x; i < sizeof(Slot) / 8; i += blockDim.x) ((uint64_t *)sh)[i] = ((const uint64_t *)g)[i];
   if (threadIdx.x == 0) {
     sh->ok = 1;
     sh->code = none;
+    sh->over = 0;
   }
-  __syncthreads();
-  for (unsigned i = threadIdx.x; i < near_peers && i < sh->c.ranks; i += blockDim.x) {
-    sh->peers[i] = ((const uint64_t *)sh->c.peers)[i];
-    sh->far[i] = ((const uint64_t *)sh->c.peers)[sh->c.ranks + i];
-  }
-  if (threadIdx.x >= 32 && threadIdx.x < 32 + state_words) sh->state[threadIdx.x - 32] = state(sh->c)[threadIdx.x - 32];
   __syncthreads();
   return sh->state[S_BROKEN] == 0;
+}
+
+// in_all sets a word of the state of every slot, by all threads of a block.
+DEV void in_all(const Ctx &c, int word, uint64_t v) {
+  for (int64_t i = threadIdx.x; i < c.slots; i += blockDim.x) ((Slot *)c.all)[i].state[word] = v;
 }
 
 // reach waits until a word is at least v. false: the deadline or the host ended it.
@@ -171,6 +180,18 @@ DEV void fail(Shared *sh, uint64_t code, uint64_t pe, uint64_t a, uint64_t b, ui
   sh->a = a;
   sh->b = b;
   sh->cc = cc;
+}
+
+// hear waits for a kind of flag of every rank, by one warp.
+DEV bool hear(Shared *sh, int kind, uint64_t v) {
+  const Ctx &c = sh->c;
+  uint64_t begin = now();
+  bool here = true;
+  for (int64_t s = LANE; s < c.ranks && here; s += 32) {
+    here = reach(c, flag(c, c.rank, kind, s), v, begin);
+    if (!here) fail(sh, timed_out, s, kind, v, 0);
+  }
+  return __ballot_sync(FULL, !here) == 0;
 }
 
 // await waits for a kind of flag of every rank, by all threads of a block.
@@ -205,8 +226,9 @@ DEV bool meet(Shared *sh, uint64_t n) {
   return sh->ok != 0;
 }
 
-// tell writes what became of the call where the host sees it, behind the kernel.
-DEV void tell(Shared *sh, uint64_t gen) {
+// tell writes what became of the call where the host sees it, behind the kernel: as
+// soon as it is known, since that way is long.
+DEV void tell(Shared *sh, uint64_t gen, uint64_t last, uint64_t count) {
   uint64_t *w = (uint64_t *)sh->c.report;
   w[W_CODE] = sh->code;
   w[W_PE] = sh->pe;
@@ -214,36 +236,38 @@ DEV void tell(Shared *sh, uint64_t gen) {
   w[W_B] = sh->b;
   w[W_C] = sh->cc;
   w[W_GEN] = gen;
+  w[W_LAST] = last;
+  ((uint64_t *)sh->c.stop)[1] = count;
 }
 
 DEV void give_up(Shared *sh, uint64_t gen) {
   __syncthreads();
-  if (threadIdx.x == 0) {
-    state(sh->c)[S_BROKEN] = 1;
-    tell(sh, gen);
-  }
+  in_all(sh->c, S_BROKEN, 1);
+  if (threadIdx.x == 0) tell(sh, gen, sh->state[S_LAST], sh->state[S_COUNT]);
 }
 
-// leave counts this block out. true, for all its threads, in the last block.
-DEV bool leave(Shared *sh) {
+// leave counts this block out. true, for all its threads, in the last block, which
+// tells every rank by flags of a kind (from 0 on) that all blocks are done.
+DEV bool leave(Shared *sh, int kind, uint64_t v) {
+  const Ctx &c = sh->c;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence_system();
-    sh->last = add64(&state(sh->c)[S_EXIT], 1) == gridDim.x - 1;
-    if (sh->last) {
-      __threadfence();
-      state(sh->c)[S_EXIT] = 0;
-      state(sh->c)[S_FAULT] = 0;
-      state(sh->c)[S_BAR] = 0;
+  if (WARP == 0) {
+    int last = 0;
+    if (LANE == 0) {
+      __threadfence_system();
+      last = add64(&state(c)[S_EXIT], 1) == gridDim.x - 1;
     }
+    last = __shfl_sync(FULL, last, 0);
+    __syncwarp();  // what the first lane has seen, all have
+    if (last) {
+      __threadfence_system();
+      for (int64_t i = LANE; i < c.ranks && kind >= 0; i += 32) store_relaxed(flag(c, (c.rank + i) % c.ranks, kind, c.rank), v);
+      if (LANE == 0) state(c)[S_EXIT] = state(c)[S_FAULT] = state(c)[S_BAR] = 0;
+    }
+    if (LANE == 0) sh->last = last;
   }
   __syncthreads();
   return sh->last != 0;
-}
-
-DEV void raise(Shared *sh, int kind, uint64_t v) {
-  const Ctx &c = sh->c;
-  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) store_release(flag(c, (c.rank + i) % c.ranks, kind, c.rank), v);
 }
 
 DEV int64_t warp_sum(int64_t v) {
@@ -273,74 +297,106 @@ DEV int owner_of(const Ctx &c, int e) {
   return (int)(u < split ? u / (each + 1) : more + (u - split) / each);
 }
 
-// Chunk is a block's tokens: those of some of the units that all are divided into.
+// Chunk is a block's tokens, of fewer than 2^32.
 struct Chunk {
   int64_t from, to;
-  int units;
 };
-DEV Chunk chunk(int64_t tokens, int64_t units) {
-  int64_t u = blockIdx.x * units / gridDim.x, v = (blockIdx.x + 1) * units / gridDim.x;
-  Chunk k = {tokens * u / units, tokens * v / units, (int)(v - u)};
+DEV Chunk chunk(int64_t tokens) {
+  uint32_t each = (uint32_t)tokens / gridDim.x, more = (uint32_t)tokens % gridDim.x, b = blockIdx.x;
+  Chunk k = {(int64_t)each * b + min(b, more), (int64_t)each * (b + 1) + min(b + 1, more)};
   return k;
 }
 
-// Near is this block's choices in shared memory: owners and experts. 0: they do not
-// fit.
-struct Near {
+// Choices is a block's choices, owners and experts: in shared memory if they fit
+// there (NEAR), else in the routing. Those of a token begin pitch after the ones before:
+// odd, so that threads with a token each do not meet in a bank.
+template <bool NEAR>
+struct Choices {
+  int tokens, K, pitch;
   int *code, *idx;
-};
-DEV Near near(const Ctx &c, Chunk ch, char *room, int64_t room_bytes) {
-  int64_t n = (ch.to - ch.from) * c.topk;
-  Near x = {0, 0};
-  if (n * 8 + counters(c) * 4 <= room_bytes) {
-    x.code = (int *)room;
-    x.idx = x.code + n;
+  uint32_t *counts;  // of the block
+  DEV Choices(const Ctx &c, uint64_t r, Chunk ch, char *room) : tokens((int)(ch.to - ch.from)), K((int)c.topk), pitch(NEAR ? K | 1 : K) {
+    code = NEAR ? (int *)room : at<int>(r, c.r_code) + ch.from * K;
+    idx = NEAR ? code + tokens * pitch : at<int>(r, c.r_idx) + ch.from * K;
+    counts = NEAR ? (uint32_t *)(idx + tokens * pitch) : counts_of(c, blockIdx.x);
   }
-  return x;
+  DEV int at_choice(int i) const { return i + i / K * (pitch - K); }
+};
+DEV bool fits(const Ctx &c, Chunk ch, int64_t room_bytes) {
+  return (ch.to - ch.from) * (c.topk | 1) * 8 + counters(c) * 4 <= room_bytes;
 }
 
 // count checks this block's tokens, notes each choice's owner and counts. A fault is
 // kept as how far it lies before the last one possible, the largest being the first.
-DEV void count(Shared *sh, uint64_t r, const int *idx, const float *w, Chunk ch, Near x) {
+template <bool NEAR>
+DEV void count(Shared *sh, uint64_t r, const int *idx, const float *w, Chunk ch, char *room) {
   const Ctx &c = sh->c;
-  int K = (int)c.topk, R = (int)c.ranks, n = (int)((ch.to - ch.from) * K);
+  const Choices<NEAR> x(c, r, ch, room);
+  int K = x.K, R = (int)c.ranks, n = x.tokens * K;
   int64_t first = ch.from * K;
-  uint32_t *total = counts_of(c, blockIdx.x), *hist = x.code ? (uint32_t *)(x.idx + n) : total;
-  int *code = x.code ? x.code : at<int>(r, c.r_code) + first, *near_idx = x.idx ? x.idx : at<int>(r, c.r_idx) + first;
-  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) hist[i] = 0;
-  for (int i = threadIdx.x; i < n; i += blockDim.x) {
-    int e = idx[first + i];
-    at<int>(r, c.r_idx)[first + i] = e;
-    at<float>(r, c.r_w)[first + i] = w[first + i];
-    near_idx[i] = e;
-    code[i] = e >= 0 && e < c.experts ? owner_of(c, e) * 2 : e == -1 ? -1 : -2;
+  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) x.counts[i] = 0;
+  const int some = 4;  // at once: on their way together
+  for (int i0 = threadIdx.x; i0 < n; i0 += some * blockDim.x) {
+    int e[some];
+    float v[some];
+#pragma unroll
+    for (int u = 0; u < some; u++) {
+      int i = i0 + u * blockDim.x;
+      e[u] = i < n ? idx[first + i] : -1;
+      v[u] = i < n ? w[first + i] : 0.0f;
+    }
+#pragma unroll
+    for (int u = 0; u < some; u++) {
+      int i = i0 + u * blockDim.x;
+      if (i >= n) break;
+      at<int>(r, c.r_idx)[first + i] = e[u];
+      at<float>(r, c.r_w)[first + i] = v[u];
+      int at_i = x.at_choice(i);
+      x.idx[at_i] = e[u];
+      x.code[at_i] = e[u] >= 0 && e[u] < c.experts ? owner_of(c, e[u]) * 2 : e[u] == -1 ? -1 : -2;
+    }
   }
   __syncthreads();
   // The first choice of each rank, by the lowest bit, which others do not look at.
-  for (int i = threadIdx.x; i < n; i += blockDim.x) {
-    int o = code[i];
-    if (o == -1) continue;
-    bool bad = o < 0, twice = false, before = false;
-    for (int j = i / K * K; j < i; j++) {
-      before |= (code[j] | 1) == (o | 1);
-      twice |= near_idx[j] == near_idx[i];
+  // Counters of few ranks are many threads': a lane counts for each.
+  bool few = R <= 8;
+  uint32_t firsts = 0, pairs = 0;
+  for (int i0 = WARP * 32; i0 < n; i0 += blockDim.x) {
+    int i = i0 + LANE, at_i = x.at_choice(i), o = i < n ? x.code[at_i] : -1, e = i < n ? x.idx[at_i] : -1;
+    bool bad = o < -1, twice = false, before = false;
+    int from = o == -1 ? at_i : i / K * x.pitch;
+#pragma unroll 4
+    for (int j = from; j < at_i; j++) {
+      before |= (x.code[j] | 1) == (o | 1);
+      twice |= x.idx[j] == e;
     }
     if (bad || twice) max64(&state(c)[S_FAULT], (uint64_t)(no_fault - ((first + i) * 2 + !bad)));
-    if (bad) {
-      code[i] = -1;
-      continue;
+    if (bad) o = -1;
+    if (o >= 0 && !before) o |= 1;
+    if (i < n) {
+      x.code[at_i] = o;
+      at<int>(r, c.r_code)[first + i] = o;
     }
-    if (!before) {
-      code[i] = o | 1;
-      atomicAdd(&hist[o >> 1], 1u);
+    if (o >= 0) atomicAdd(&x.counts[2 * R + e], 1u);
+    for (int d = 0; few && d < R; d++) {
+      uint32_t all = __ballot_sync(FULL, o >= 0 && (o >> 1) == d), some = __ballot_sync(FULL, o >= 0 && (o >> 1) == d && !before);
+      if (LANE == d) {
+        pairs += __popc(all);
+        firsts += __popc(some);
+      }
     }
-    atomicAdd(&hist[R + (o >> 1)], 1u);
-    atomicAdd(&hist[2 * R + near_idx[i]], 1u);
+    if (few || o < 0) continue;
+    if (!before) atomicAdd(&x.counts[o >> 1], 1u);
+    atomicAdd(&x.counts[R + (o >> 1)], 1u);
   }
+  if (few && LANE < R) {
+    atomicAdd(&x.counts[LANE], firsts);
+    atomicAdd(&x.counts[R + LANE], pairs);
+  }
+  if (!NEAR) return;
+  bulk_next();
   __syncthreads();
-  if (!x.code) return;
-  for (int i = threadIdx.x; i < n; i += blockDim.x) at<int>(r, c.r_code)[first + i] = code[i];
-  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) total[i] = hist[i];
+  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) counts_of(c, blockIdx.x)[i] = x.counts[i];
 }
 
 DEV char *head_at(const Ctx &c, int64_t at_rank, uint64_t seq, int64_t from) {
@@ -351,31 +407,43 @@ struct Fault {
   uint64_t code, a, b, c;
 };
 
-// announce sends the head of a call to every rank: moe's plan.Head, then counters.
-DEV void announce(Shared *sh, uint64_t seq, uint32_t call, int64_t tokens, uint64_t number, Fault f, bool counts) {
-  const Ctx &c = sh->c;
-  int64_t C = counters(c);
-  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
-    char *h = head_at(c, i, seq, c.rank);
-    *(uint64_t *)h = seq;
-    *(uint32_t *)(h + 8) = call;
-    *(uint32_t *)(h + 12) = (uint32_t)tokens;
-    *(uint64_t *)(h + 16) = number;
-    *(uint32_t *)(h + 24) = (uint32_t)f.code;
-    *(uint64_t *)(h + 32) = f.a;
-    *(uint64_t *)(h + 40) = f.b;
-    *(uint64_t *)(h + 48) = f.c;
+// put_head writes the head of a call at a rank: moe's plan.Head.
+DEV void put_head(const Ctx &c, int64_t to, uint64_t seq, uint32_t call, int64_t tokens, uint64_t number, Fault f) {
+  char *h = head_at(c, to, seq, c.rank);
+  *(uint64_t *)h = seq;
+  *(uint32_t *)(h + 8) = call;
+  *(uint32_t *)(h + 12) = (uint32_t)tokens;
+  *(uint64_t *)(h + 16) = number;
+  *(uint32_t *)(h + 24) = (uint32_t)f.code;
+  *(uint64_t *)(h + 32) = f.a;
+  *(uint64_t *)(h + 40) = f.b;
+  *(uint64_t *)(h + 48) = f.c;
+}
+
+// announce sends the head of a call to every rank, by some threads, of which this
+// is the i-th.
+DEV void announce(const Ctx &c, int kind, uint64_t seq, uint32_t call, int64_t tokens, uint64_t number, Fault f, unsigned i, unsigned threads) {
+  for (; i < c.ranks; i += threads) {
+    int64_t to = (c.rank + i) % c.ranks;
+    put_head(c, to, seq, call, tokens, number, f);
+    store_release(flag(c, to, kind, c.rank), seq);
   }
-  if (counts) {
-    for (int64_t i = threadIdx.x; i < C; i += blockDim.x) {
-      uint32_t n = 0;
-#pragma unroll 8
-      for (unsigned b = 0; b < gridDim.x; b++) n += counts_of(c, b)[i];
-      for (int64_t d = 0; d < c.ranks; d++) ((uint32_t *)(head_at(c, d, seq, c.rank) + 64))[i] = n;
+}
+
+// add_up sends every rank what this one's blocks counted, behind the head, by a block.
+DEV void add_up(const Ctx &c, uint64_t seq) {
+  for (int64_t i = threadIdx.x; i < counters(c); i += blockDim.x) {
+    uint32_t n = 0;
+    for (unsigned b = 0; b < gridDim.x; b += 24) {
+      uint32_t some[24];
+#pragma unroll
+      for (unsigned u = 0; u < 24; u++) some[u] = b + u < gridDim.x ? counts_of(c, b + u)[i] : 0;
+#pragma unroll
+      for (unsigned u = 0; u < 24; u++) n += some[u];
     }
+    for (int64_t d = 0; d < c.ranks; d++) ((uint32_t *)(head_at(c, d, seq, c.rank) + 64))[i] = n;
   }
   __syncthreads();
-  raise(sh, F_HEAD, seq);
 }
 
 // judge looks at all heads, by one warp.
@@ -410,25 +478,30 @@ DEV const uint32_t *rows_from(const Ctx &c, uint64_t seq, int64_t s) {
 }
 DEV const uint32_t *pairs_from(const Ctx &c, uint64_t seq, int64_t s) { return rows_from(c, seq, s) + 2 * c.ranks; }
 
-// place computes, for this block alone, where this rank's rows begin at every
-// other, and how much every rank receives. sh->fault, 0 before, is no_fault less the
-// first rank that receives too much.
-DEV void place(Shared *sh, uint64_t seq) {
-  const Ctx &c = sh->c;
-  int64_t R = c.ranks, E = c.experts, C = counters(c), b = blockIdx.x;
-  int64_t *prefix = prefix_of(c, b), *expert = base_of(c, b), *rec = expert + E, *pair = rec + R, *rows_at = pair + R, *records_at = rows_at + R;
+// earlier computes what the blocks before this one counted.
+DEV void earlier(const Ctx &c) {
+  int64_t R = c.ranks, b = blockIdx.x, *prefix = prefix_of(c, b);
   for (int64_t i = WARP; i < 2 * R; i += WARPS) {
     int64_t n = 0;
     for (int64_t j = LANE; j < b; j += 32) n += counts_of(c, j)[i];
     n = warp_sum(n);
     if (LANE == 0) prefix[i] = n;
   }
-  for (int64_t i = 2 * R + threadIdx.x; i < C && c.expert_major; i += blockDim.x) {
+  for (int64_t i = 2 * R + threadIdx.x; i < counters(c) && c.expert_major; i += blockDim.x) {
     int64_t n = 0;
 #pragma unroll 8
     for (int64_t j = 0; j < b; j++) n += counts_of(c, j)[i];
     prefix[i] = n;
   }
+}
+
+// place computes, for this block alone, where this rank's rows begin at every
+// other, and how much every rank receives. sh->over, 0 before, is no_fault less the
+// first rank that receives too much. Heads that were refused do no harm.
+DEV void place(Shared *sh, uint64_t seq) {
+  const Ctx &c = sh->c;
+  int64_t R = c.ranks, E = c.experts;
+  int64_t *expert = base_of(c, blockIdx.x), *rec = expert + E, *pair = rec + R, *rows_at = pair + R, *records_at = rows_at + R;
   for (int64_t d = WARP; d < R; d += WARPS) {
     int64_t all = 0, before = 0, pairs = 0, rows = 0;
     for (int64_t s = LANE; s < R; s += 32) {
@@ -468,7 +541,7 @@ DEV void place(Shared *sh, uint64_t seq) {
       pair[d] = pairs;
       rows_at[d] = rows;
       records_at[d] = all;
-      if (rows > c.row_cap || all > c.record_cap) max64(&sh->fault, (uint64_t)(no_fault - d));
+      if (rows > c.row_cap || all > c.record_cap) max64(&sh->over, (uint64_t)(no_fault - d));
     }
   }
   __syncthreads();
@@ -491,12 +564,17 @@ DEV void receive(Shared *sh, uint64_t r, uint64_t seq, int64_t rows, int64_t rec
     if (!c.expert_major) {
       for (int64_t s = LANE; s < R; s += 32) pairs += rows_from(c, seq, s)[R + c.rank];
       pairs = warp_sum(pairs);
-#pragma unroll 4
-      for (int64_t l = LANE; l < c.locals; l += 32) {
-        int64_t n = 0;
-        for (int64_t s = 0; s < R; s++) n += pairs_from(c, seq, s)[c.first + l];
-        counts[l] = n;
-        offsets[l] = 0;
+      for (int64_t l0 = LANE; l0 < c.locals; l0 += 128) {
+        int64_t n[4] = {0, 0, 0, 0};
+        for (int64_t s = 0; s < R; s++)
+#pragma unroll
+          for (int u = 0; u < 4; u++) n[u] += l0 + u * 32 < c.locals ? pairs_from(c, seq, s)[c.first + l0 + u * 32] : 0;
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+          if (l0 + u * 32 >= c.locals) break;
+          counts[l0 + u * 32] = n[u];
+          offsets[l0 + u * 32] = 0;
+        }
       }
     }
     for (int64_t l0 = 0; l0 < c.locals && c.expert_major; l0 += 32) {
@@ -529,64 +607,77 @@ DEV void receive(Shared *sh, uint64_t r, uint64_t seq, int64_t rows, int64_t rec
 // publish_counts copies what receive noted to the host. By one warp.
 DEV void publish_counts(Shared *sh, uint64_t r) {
   const Ctx &c = sh->c;
-  const int64_t *h = (const int64_t *)r;
+  const int64_t *h = (const int64_t *)r, *from = at<int64_t>(r, c.r_from), *counts = at<int64_t>(r, c.r_counts), *offsets = at<int64_t>(r, c.r_offsets);
   int64_t *w = (int64_t *)c.report;
   if (LANE == 0) {
     w[W_RECORDS] = h[H_RECORDS];
     w[W_ROWS] = h[H_ROWS];
     w[W_PAIRS] = h[H_PAIRS];
   }
-  int64_t *out = w + W_COUNTS;
-  for (int64_t i = LANE; i <= c.ranks; i += 32) out[i] = at<int64_t>(r, c.r_from)[i];
-  out += c.ranks + 1;
-  for (int64_t i = LANE; i < c.locals; i += 32) out[i] = at<int64_t>(r, c.r_counts)[i];
-  out += c.locals;
-  for (int64_t i = LANE; i <= c.locals; i += 32) out[i] = at<int64_t>(r, c.r_offsets)[i];
+  int64_t a = c.ranks + 1, b = a + c.locals, n = b + c.locals + 1;
+  for (int64_t i0 = LANE; i0 < n; i0 += 256) {
+    int64_t v[8];
+#pragma unroll
+    for (int u = 0; u < 8; u++) {
+      int64_t i = i0 + u * 32;
+      const int64_t *p = i < a ? from + i : i < b ? counts + (i - a) : offsets + (i - b);
+      v[u] = i < n ? *p : 0;
+    }
+#pragma unroll
+    for (int u = 0; u < 8; u++)
+      if (i0 + u * 32 < n) w[W_COUNTS + i0 + u * 32] = v[u];
+  }
 }
 
 constexpr uint64_t row_mask = 0xffffffffffffULL;
 
-// position numbers this block's choices, some warps for each rank and each expert.
-// It notes where rows go (rank + 1 << 48 | row; 0: nowhere), and from where the
+// position numbers this block's choices, some warps for each rank and each expert:
+// records, rows (in rank-major order the same) and pairs. It notes from where the
 // results are fetched (rank << 48 | row).
-DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
+template <bool NEAR>
+DEV void position(Shared *sh, uint64_t r, Chunk ch, char *room) {
   const Ctx &c = sh->c;
-  int64_t K = c.topk, R = c.ranks, E = c.experts, b = blockIdx.x, skip = ch.from * K;
+  const Choices<NEAR> x(c, r, ch, room);
+  int64_t skip = ch.from * c.topk;
+  int K = x.K, R = (int)c.ranks, E = (int)c.experts, n = x.tokens;
+  unsigned b = blockIdx.x;
   const int64_t *prefix = prefix_of(c, b), *expert = base_of(c, b), *recs = expert + E, *pairs = recs + R;
-  const int *code = x.code ? x.code : at<int>(r, c.r_code) + skip, *idx = x.idx ? x.idx : at<int>(r, c.r_idx) + skip;
-  int64_t n = ch.to - ch.from;
+  const int *code = x.code, *idx = x.idx;
   int64_t *rec = at<int64_t>(r, c.r_rec) + skip, *pair = at<int64_t>(r, c.r_pair) + skip, *row = at<int64_t>(r, c.r_row) + skip;
-  uint64_t *dest = at<uint64_t>(r, c.r_dest) + skip, *list = at<uint64_t>(r, c.r_list) + skip;
+  uint64_t *list = at<uint64_t>(r, c.r_list) + skip;
   int *inv = at<int>(r, c.r_inv), *len = at<int>(r, c.r_n) + ch.from;
-  int64_t classes = R + (c.expert_major ? E : 0), parts = max((int64_t)WARPS / classes, (int64_t)1);
-  int64_t each = (n + parts * 32 - 1) / (parts * 32) * 32;
-  for (int64_t v = WARP; v < classes * parts; v += WARPS) {
-    int64_t d = v % classes, from = min(v / classes * each, n), to = min(from + each, n), e = d - R;
+  int classes = R + (c.expert_major ? E : 0), parts = max((int)WARPS / classes, 1);
+  int each = (n + parts * 32 - 1) / (parts * 32) * 32;
+  for (int v = WARP; v < classes * parts; v += WARPS) {
+    int d = v % classes, from = min(v / classes * each, n), to = min(from + each, n), e = d - R;
     bool by_rank = d < R;
-    if (!by_rank && counts_of(c, b)[2 * R + e] == 0) continue;
+    if (!by_rank && x.counts[2 * R + e] == 0) continue;
     int64_t at_row = by_rank ? recs[d] + prefix[d] : expert[e] + prefix[2 * R + e];
     int64_t at_pair = by_rank ? pairs[d] + prefix[R + d] : 0;
-    int64_t hits = 0, tokens = 0;  // before this part
-    for (int64_t t = LANE; t < from; t += 32) {
-      int64_t m = 0;
-      for (int64_t k = 0; k < K; k++) m += by_rank ? (code[t * K + k] >> 1) == d : idx[t * K + k] == e;
+    int hits = 0, tokens = 0;  // before this part
+    for (int t = LANE; t < from; t += 32) {
+      int m = 0;
+#pragma unroll 8
+      for (int k = 0; k < K; k++) m += by_rank ? (code[t * x.pitch + k] >> 1) == d : idx[t * x.pitch + k] == e;
       hits += m;
       tokens += m > 0;
     }
     at_pair += warp_sum(hits);
     at_row += warp_sum(tokens);
-    for (int64_t t0 = from; t0 < to; t0 += 32) {
-      int64_t t = t0 + LANE;
+    for (int t0 = from; t0 < to; t0 += 32) {
+      int t = t0 + LANE;
       int mine = 0, k1 = 0, first = 0, lower = 0;  // ranks of the token, those below d
-      for (int64_t k = 0; k < K && t < n; k++) {
-        int o = code[t * K + k];
-        if (by_rank ? (o >> 1) == d : idx[t * K + k] == e) {
+      uint32_t which = 0;  // of the token's choices
+      int here = t < n ? K : 0;
+#pragma unroll 8
+      for (int k = 0; k < here; k++) {
+        int o = code[t * x.pitch + k];
+        if (by_rank ? (o >> 1) == d : idx[t * x.pitch + k] == e) {
           mine++;
-          k1 = (int)k;
+          k1 = k;
+          which |= 1u << (k & 31);
         }
-        if (o < 0) {
-          if (d == 0) dest[t * K + k] = 0;
-        } else if (o & 1) {
+        if (o >= 0 && (o & 1)) {
           first++;
           lower += (o >> 1) < d;
         }
@@ -594,18 +685,28 @@ DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
       uint32_t who = __ballot_sync(FULL, mine > 0);
       int64_t my_row = at_row + __popc(who & ((1u << LANE) - 1));
       if (by_rank) {
-        int64_t end = warp_scan(mine);
-        if (mine) {
-          int64_t p = at_pair + end - mine;
-          for (int64_t k = 0; k < K; k++) {
-            int o = code[t * K + k];
-            if ((o >> 1) != d) continue;
+        int64_t end = warp_scan(mine), p = at_pair + end - mine;
+        if (K <= 32) {  // a lane a choice: neighbours store side by side
+          int most = min(32, to - t0) * K, whose = LANE / K, k = LANE % K;
+          for (int i = LANE; i - (int)LANE < most; i += 32) {
+            int64_t its_row = __shfl_sync(FULL, my_row, whose), its_p = __shfl_sync(FULL, p, whose);
+            uint32_t its = __shfl_sync(FULL, which, whose);
+            if (its >> k & 1 && i < most) {
+              rec[t0 * K + i] = its_row;
+              pair[t0 * K + i] = its_p + __popc(its & ((1u << k) - 1));
+            }
+            whose += 32 / K;
+            k += 32 % K;
+            if (k >= K) k -= K, whose++;
+          }
+        } else {
+          for (int k = 0; k < here && mine; k++) {
+            if ((code[t * x.pitch + k] >> 1) != d) continue;
             rec[t * K + k] = my_row;
             pair[t * K + k] = p++;
-            if (c.expert_major) continue;
-            row[t * K + k] = my_row;
-            dest[t * K + k] = o & 1 ? (uint64_t)(d + 1) << 48 | (uint64_t)my_row : 0;
           }
+        }
+        if (mine) {
           if (c.engine) inv[d * c.max_tokens + my_row - recs[d]] = (int)(ch.from + t);
           if (c.at_expert) list[t * K + lower] = (uint64_t)d << 48 | (uint64_t)(c.engine ? my_row - recs[d] : my_row);
         }
@@ -618,15 +719,13 @@ DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
     }
   }
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < n * K && c.expert_major; i += blockDim.x)
-    if (code[i] >= 0) dest[i] = (uint64_t)((code[i] >> 1) + 1) << 48 | (uint64_t)row[i];
   if (!c.at_expert) {
     const float *w = at<float>(r, c.r_w) + skip;
     float *list_w = at<float>(r, c.r_list_w) + skip;
-    for (int64_t t = threadIdx.x; t < n; t += blockDim.x) {
+    for (int t = threadIdx.x; t < n; t += blockDim.x) {
       int m = 0;
-      for (int64_t k = 0; k < K; k++) {
-        int o = code[t * K + k];
+      for (int k = 0; k < K; k++) {
+        int o = code[t * x.pitch + k];
         if (o < 0) continue;
         int64_t v = c.expert_major ? row[t * K + k] : pair[t * K + k];
         if (c.engine) v = pair[t * K + k] - pairs[o >> 1];
@@ -638,6 +737,21 @@ DEV void position(Shared *sh, uint64_t r, Chunk ch, Near x) {
   }
   __syncthreads();
 }
+
+// Destinations is where the rows of tokens go: one place a rank or, in expert-major
+// order, a choice.
+struct Destinations {
+  const int *code;
+  const int64_t *row;
+  int need;  // in a choice's code
+  DEV Destinations(const Ctx &c, uint64_t r) : code(at<int>(r, c.r_code)), row(at<int64_t>(r, c.r_row)), need(c.expert_major ? 0 : 1) {}
+  // of is the i-th choice's rank + 1 << 48 | row; 0: none.
+  DEV uint64_t of(int64_t i) const {
+    int o = code[i];
+    int64_t q = row[i];
+    return o >= 0 && (o & need) == need ? (uint64_t)((o >> 1) + 1) << 48 | (uint64_t)q : 0;
+  }
+};
 
 // row_address is where a row goes; 0: nowhere.
 DEV char *row_address(const Ctx &c, uint64_t to) {
@@ -662,25 +776,26 @@ DEV void zero(char *d, int64_t n, unsigned i, unsigned step) {
   for (int64_t b = i; b < n; b += step) d[b] = 0;
 }
 
-enum { everywhere, nearby, afar };
+enum { everywhere, nearby, afar, late = 4 };
 
 // move_bulk sends rows by bulk copies through shared memory: loaded once, stored to
 // every destination of a kind. Of the mover warps, each of which has a ring of stages,
 // this one is the index-th of so many.
 //
-// A link takes less the more is pressed into it: afar, a warp has two pieces under way,
-// and the units that the tokens were divided into say how many warps do so.
+// A link takes less the more is pressed into it. So afar a warp sends a piece every
+// interval ns and no sooner, but for a few that it is late with.
 template <int WHERE>
-DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, int64_t stage, int stages, int index, int movers) {
+DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, int64_t stage, int stages, int index, int movers, int64_t interval) {
   const Ctx &c = sh->c;
-  int64_t K = c.topk, pieces = (c.row_bytes + stage - 1) / stage;
-  int ahead = stages - 2;
+  int64_t K = c.topk;
+  int pieces = ((int)c.row_bytes + (int)stage - 1) / (int)stage;
+  int ahead = stages - (WHERE == afar ? 3 : 2);
   char *ring = room + (int64_t)WARP * stages * stage;
   uint64_t *full = sh->full + WARP * most_stages;
-  const uint64_t *dest = at<uint64_t>(r, c.r_dest);
+  const Destinations dest(c, r);
   // What is fetched next: piece fp of token ft into stage fs.
-  int64_t ft = ch.from + index, fp = 0;
-  int fs = 0;
+  int64_t ft = ch.from + index;
+  int fs = 0, fp = 0;
   auto fetch = [&] {
     if (ft >= ch.to) return;
     int64_t off = fp * stage;
@@ -690,23 +805,30 @@ DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, 
     fp = 0;
     ft += movers;
   };
-  auto look = [&](int64_t t) -> uint64_t { return t < ch.to && LANE < K ? dest[t * K + LANE] : 0; };
+  // The lanes know where the next tokens go, a lane a choice, and those after them.
+  int wide = (int)min(K, (int64_t)32), group = 32 / wide, my_t = LANE / wide, my_k = LANE % wide;
+  auto look = [&](int64_t t) -> uint64_t {
+    t += my_t * movers;
+    return t < ch.to && my_t < group ? dest.of(t * K + my_k) : 0;
+  };
   auto place = [&](uint64_t to) -> char * {
     if (WHERE != everywhere && to && is_far(c, (int64_t)(to >> 48) - 1) != (WHERE == afar)) to = 0;
     return row_address(c, to);
   };
   if (LANE == 0)
     for (int i = 0; i < ahead; i++) fetch();
-  int64_t piece = 0, t = ch.from + index;
-  uint64_t next = look(t), behind = look(t + movers);  // on their way while they are not used
+  int piece = 0, slot = 0, turn = group - 1;
+  int64_t t = ch.from + index;
+  uint64_t next = look(t);
   char *to = 0;
-  int slot = 0;
   uint32_t parity = 0;
+  // Not all warps of the device at the same time.
+  int64_t due = WHERE == afar ? (int64_t)now() + interval * (blockIdx.x * movers + index) / (gridDim.x * movers) : 0;
   while (t < ch.to) {
-    if (piece == 0) {
+    if (piece == 0 && ++turn == group) {
+      turn = 0;
       to = place(next);
-      next = behind;
-      behind = look(t + 2 * movers);
+      next = look(t + (int64_t)group * movers);
     }
     barrier_wait(&full[slot], parity);
     int64_t off = piece * stage;
@@ -717,27 +839,28 @@ DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, 
       parity ^= 1;
     }
     if (WHERE == afar) {  // one after the other, by one thread
-      uint32_t who = __ballot_sync(FULL, to != 0);
-      do {
-        char *d = (char *)__shfl_sync(FULL, (uint64_t)to, who ? __popc((who & (0u - who)) - 1) : 0);
+      for (uint32_t who = __ballot_sync(FULL, to != 0 && my_t == turn); who; who &= who - 1) {
+        char *d = (char *)__shfl_sync(FULL, (uint64_t)to, __popc((who & (0u - who)) - 1));
         if (LANE == 0) {
-          if (d) bulk_store(d + off, s, n);
-          bulk_commit();
-          bulk_pace();
+          int64_t t;
+          while ((t = (int64_t)now()) < due) {}
+          due = max(due, t - late * interval) + interval;
+          bulk_store(d + off, s, n);
         }
-        who &= who - 1;
-      } while (who);
-      __syncwarp();
-      if (LANE == 0) fetch();
+      }
+      if (LANE == 0) {
+        bulk_commit();
+        bulk_window();
+      }
     } else {
-      if (to) bulk_store(to + off, s, n);
+      if (to && my_t == turn) bulk_store(to + off, s, n);
       for (int64_t k = LANE + 32; k < K; k += 32)
-        if (char *more = place(dest[t * K + k])) bulk_store(more + off, s, n);
+        if (char *more = place(dest.of(t * K + k))) bulk_store(more + off, s, n);
       bulk_commit();
       bulk_reads();
-      __syncwarp();
-      if (LANE == 0) fetch();
     }
+    __syncwarp();
+    if (LANE == 0) fetch();
     if (++piece == pieces) {
       piece = 0;
       t += movers;
@@ -750,14 +873,15 @@ DEV void move_bulk(Shared *sh, uint64_t r, const char *x, Chunk ch, char *room, 
 // mover warps share a row.
 template <typename V>
 DEV void move_as(const Ctx &c, uint64_t r, const char *x, Chunk ch, int movers) {
-  const uint64_t *dest = at<uint64_t>(r, c.r_dest);
-  int64_t K = c.topk, n = c.row_bytes / (int64_t)sizeof(V), tokens = ch.to - ch.from, parts = 1;
-  while (parts < 8 && tokens * parts * 2 <= 4 * movers && n > 64 * parts) parts *= 2;
-  for (int64_t i = WARP; i < tokens * parts; i += movers) {
-    int64_t t = ch.from + i / parts, from = n * (i % parts) / parts, to = n * (i % parts + 1) / parts;
+  const Destinations dest(c, r);
+  int64_t K = c.topk, n = c.row_bytes / (int64_t)sizeof(V), tokens = ch.to - ch.from;
+  int shift = 0;  // of a row's parts
+  while (shift < 3 && tokens << (shift + 1) <= 4 * movers && n > 64 << shift) shift++;
+  for (int64_t i = WARP; i < tokens << shift; i += movers) {
+    int64_t part = i & ((1 << shift) - 1), t = ch.from + (i >> shift), from = n * part >> shift, to = n * (part + 1) >> shift;
     const V *s = (const V *)(x + t * c.row_bytes);
     for (int64_t k0 = 0; k0 < K; k0 += 32) {
-      uint64_t a = k0 + LANE < K ? (uint64_t)row_address(c, dest[t * K + k0 + LANE]) : 0;
+      uint64_t a = k0 + LANE < K ? (uint64_t)row_address(c, dest.of(t * K + k0 + LANE)) : 0;
       uint32_t all = __ballot_sync(FULL, a != 0);
       for (int64_t v0 = from; v0 < to && all; v0 += 128) {
         int64_t v = v0 + LANE;
@@ -785,21 +909,22 @@ DEV void move_plain(const Ctx &c, uint64_t r, const char *x, Chunk ch, int mover
 }
 
 // describe stores what goes with the rows to their places: source, token, experts,
-// weights, scales. By warps from first on, each of which takes the choices of some
+// weights, scales. By warps from first to end, each of which takes the choices of some
 // tokens at once, a thread a choice; where a token has more than a warp has threads,
 // some of them.
-DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsigned first) {
+DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsigned first, unsigned end) {
   int64_t K = c.topk;
   const int *code = at<int>(r, c.r_code), *idx = at<int>(r, c.r_idx), *ownlocal = (const int *)c.ownlocal;
   const float *w = at<float>(r, c.r_w);
   const int64_t *rec = at<int64_t>(r, c.r_rec), *row = at<int64_t>(r, c.r_row), *pair = at<int64_t>(r, c.r_pair);
-  const uint64_t *dest = at<uint64_t>(r, c.r_dest);
-  int64_t wide = min(K, (int64_t)32), group = 32 / wide;  // choices of a token, tokens, at once
-  int64_t index = WARP - first, step = WARPS - first;
+  const Destinations dest(c, r);
+  int wide = (int)min(K, (int64_t)32), group = 32 / wide;  // choices of a token, tokens, at once
+  int my_t = LANE / wide, my_k = LANE % wide;
+  int64_t index = WARP - first, step = end - first;
   for (int64_t t0 = ch.from + index * group; t0 < ch.to; t0 += step * group) {
-    int64_t t = t0 + LANE / wide;
+    int64_t t = t0 + my_t;
     for (int64_t k0 = 0; k0 < K; k0 += wide) {
-      int64_t k = k0 + LANE % wide, i = t * K + k;
+      int64_t k = k0 + my_k, i = t * K + k;
       bool here = LANE < group * wide && t < ch.to && k < K;
       int o = here ? code[i] : -1;
       int64_t q = here ? row[i] : 0, v = here ? pair[i] : 0, at_rec = here ? rec[i] : 0;
@@ -829,8 +954,8 @@ DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsign
         int leader;
         int64_t its;
         if (K <= 32) {
-          leader = __shfl_sync(FULL, o, (int)(LANE / wide * wide + k1) & 31);
-          its = __shfl_sync(FULL, at_rec, (int)(LANE / wide * wide + k1) & 31);
+          leader = __shfl_sync(FULL, o, (my_t * wide + (int)k1) & 31);
+          its = __shfl_sync(FULL, at_rec, (my_t * wide + (int)k1) & 31);
         } else {
           leader = here ? code[j] : -1;
           its = here ? rec[j] : 0;
@@ -844,11 +969,11 @@ DEV void describe(const Ctx &c, uint64_t r, const char *scales, Chunk ch, unsign
     }
   }
   if (c.scale_bytes == 0) return;
-  uint64_t to = ch.from + index < ch.to && LANE < K ? dest[(ch.from + index) * K + LANE] : 0;
+  uint64_t to = ch.from + index < ch.to && LANE < K ? dest.of((ch.from + index) * K + LANE) : 0;
   for (int64_t t = ch.from + index; t < ch.to; t += step) {
-    uint64_t next = t + step < ch.to && LANE < K ? dest[(t + step) * K + LANE] : 0;
+    uint64_t next = t + step < ch.to && LANE < K ? dest.of((t + step) * K + LANE) : 0;
     for (int64_t k0 = 0; k0 < K; k0 += 32) {
-      if (k0) to = k0 + LANE < K ? dest[t * K + k0 + LANE] : 0;
+      if (k0) to = k0 + LANE < K ? dest.of(t * K + k0 + LANE) : 0;
       for (uint32_t who = __ballot_sync(FULL, to != 0); who; who &= who - 1) {
         uint64_t d = __shfl_sync(FULL, to, __popc((who & (0u - who)) - 1));
         copy(at<char>(peer(c, (int64_t)(d >> 48) - 1), c.scales + (int64_t)(d & row_mask) * c.scale_bytes), scales + t * c.scale_bytes, c.scale_bytes, LANE, 32);
@@ -886,117 +1011,150 @@ DEV void pad(const Ctx &c, uint64_t r) {
 
 // moe_dispatch is a dispatch by the direct mover, or the part of one that tells
 // everybody where everything goes (o_engine).
+//
+// Rows ahead of heads. Where the rows of a cached dispatch go is known without the
+// others; that their place is free everywhere must be. A slot holds the results of the
+// dispatch that used it last, number S_LAST, until the in_flight-th dispatch after that
+// begins: so handles promise. S_COUNT dispatches are over here. Each waited for
+// everybody's heads, so every rank has begun it, in the same order, and since calls of a
+// rank follow each other on its device, whatever that rank did with results which that
+// ended is over too: its experts, combines, unpacking. So with
+// S_COUNT >= S_LAST + in_flight rows may go before the heads come, even to a rank that is
+// late by far. With one slot more than results in flight that holds of calls in turn; a
+// graph that uses a slot again at once finds it does not, and heads go first. The words
+// are the device's own: replays advance them, and so do refused calls, on every rank. A
+// call that gives up does not, and breaks all slots.
+//
+// What is sent ahead by a rank before it learns that the call is refused lies in a
+// place that nobody looks at: there is no valid handle of it, and F_DATA, which only
+// grows, is waited for only under a good verdict.
 KERNEL(512)
-moe_dispatch(const Ctx *ctx, uint64_t r, const char *x, const char *scales, const int *idx, const float *w,
+moe_dispatch(const Slot *slot, uint64_t r, const char *x, const char *scales, const int *idx, const float *w,
              int64_t tokens, uint64_t gen, uint64_t options, uint64_t number, uint64_t code, uint64_t a, uint64_t b,
-             uint64_t cc, int64_t stage, int64_t stages, int64_t units) {
+             uint64_t cc, int64_t stage, int64_t stages, int64_t interval) {
   Shared *sh = (Shared *)SHARED;
   char *room = SHARED + ((sizeof(Shared) + 127) & ~127ul);
-  if (!enter(ctx, sh)) return;
+  bool cached = options & o_cached, direct = !(options & o_engine);
+  uint64_t routed = cached && !code ? ((const uint64_t *)r)[H_CODE] : none;
+  if (threadIdx.x < mover_warps * most_stages) barrier_init(&sh->full[threadIdx.x]);
+  barrier_init_done();
+  if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
-  bool cached = options & o_cached;
   uint32_t call = cached ? call_cached : call_dispatch;
   uint64_t seq = sh->state[S_SEQ] + 1;
   Fault own = {code, a, b, cc};
-  if (code) tokens = 0;
-  Chunk ch = chunk(tokens, units);
-  int64_t *head = (int64_t *)r;
-  Near x_near = near(c, ch, room, stage * stages * mover_warps);
+  if (routed != none) own.code = stale;
+  if (own.code) tokens = 0;
+  bool ahead = cached && direct && !own.code && sh->state[S_COUNT] >= sh->state[S_LAST] + c.in_flight;
+  Chunk ch = chunk(tokens);
+  int64_t *head = (int64_t *)r, *rows = base_of(c, blockIdx.x) + c.experts + 2 * c.ranks, *records = rows + c.ranks;
+  bool near = fits(c, ch, stage * stages * mover_warps);
   if (!cached) {
-    count(sh, r, idx, w, ch, x_near);
+    if (near) count<true>(sh, r, idx, w, ch, room);
+    else count<false>(sh, r, idx, w, ch, room);
     if (!meet(sh, 1)) return give_up(sh, gen);
-    if (!code) {
-      uint64_t v = sh->fault;
-      if (v) {
-        int64_t first = no_fault - (int64_t)v, i = first >> 1;
-        own.code = first & 1 ? duplicate : bad_expert;
-        own.a = i / c.topk;
-        own.b = i % c.topk;
-        own.c = (int64_t)idx[i];
-      }
+    uint64_t v = sh->fault;
+    if (!code && v) {
+      int64_t first = no_fault - (int64_t)v, i = first >> 1;
+      own.code = first & 1 ? duplicate : bad_expert;
+      own.a = i / c.topk;
+      own.b = i % c.topk;
+      own.c = (int64_t)idx[i];
     }
-  } else if (!code && (uint64_t)head[H_CODE] != none) {
-    own.code = stale;
   }
-  if (blockIdx.x == 0) announce(sh, seq, call, tokens, number, own, !cached && !own.code);
-  if (!await(sh, F_HEAD, seq)) return give_up(sh, gen);
-  if (threadIdx.x == 0) sh->fault = 0;
-  if (WARP == 0) judge(sh, seq, call, number, own);
-  __syncthreads();
-  if (sh->code == none && !cached) {
-    place(sh, seq);
-    const int64_t *rows = base_of(c, blockIdx.x) + c.experts + 2 * c.ranks, *records = rows + c.ranks;
-    if (threadIdx.x == 0 && sh->fault) {
-      int64_t d = no_fault - (int64_t)sh->fault;
-      if (rows[d] > c.row_cap) fail(sh, too_many_rows, c.rank, d, rows[d], c.row_cap);
-      else fail(sh, too_many_rows, c.rank, d, records[d], c.record_cap);
+  if (!ahead) {
+    if (blockIdx.x == 0) {
+      if (!cached && !own.code) add_up(c, seq);
+      announce(c, F_HEAD, seq, call, tokens, number, own, threadIdx.x, blockDim.x);
     }
-    __syncthreads();
-    if (sh->code == none) {
+    if (!cached) earlier(c);
+    if (!await(sh, F_HEAD, seq)) return give_up(sh, gen);
+    if (WARP == WARPS - 1) judge(sh, seq, call, number, own);
+    if (!cached) place(sh, seq);
+    else __syncthreads();
+  }
+  if (sh->code == none && !cached) {
+    if (sh->over) {
+      int64_t d = no_fault - (int64_t)sh->over;
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        if (rows[d] > c.row_cap) fail(sh, too_many_rows, c.rank, d, rows[d], c.row_cap);
+        else fail(sh, too_many_rows, c.rank, d, records[d], c.record_cap);
+      }
+      __syncthreads();
+    } else {
       // In expert-major order pad needs it at once.
       if (blockIdx.x == 0 && WARP == 0 && c.expert_major) receive(sh, r, seq, rows[c.rank], records[c.rank]);
-      position(sh, r, ch, x_near);
+      if (near) position<true>(sh, r, ch, room);
+      else position<false>(sh, r, ch, room);
       if (blockIdx.x == 0 && threadIdx.x == 0) head[H_TOKENS] = tokens;
       if (c.expert_major && !meet(sh, 2)) return give_up(sh, gen);  // offsets, for pad
     }
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0 && !cached) {
-    head[H_CODE] = sh->code;
-    head[H_NUMBER] = number;
-  }
-  if (sh->code == none) {
-    bool bulk = options & o_bulk, direct = !(options & o_engine);
-    int movers = !direct ? 0 : bulk ? mover_warps : (int)WARPS - max((int)WARPS / 8, 1);
-    if (direct && bulk) {
-      if (threadIdx.x < mover_warps * most_stages) barrier_init(&sh->full[threadIdx.x]);
-      barrier_init_done();
-      __syncthreads();
+  uint64_t turn = sh->state[S_COUNT] + 1;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && !ahead) {
+    if (!cached) {
+      head[H_CODE] = sh->code;
+      head[H_NUMBER] = number;
     }
+    tell(sh, gen, turn, turn);
+  }
+  bool moves = sh->code == none;
+  if (moves) {
+    bool bulk = options & o_bulk;
+    int movers = !direct ? 0 : bulk ? mover_warps : (int)WARPS - max((int)WARPS / 8, 2), half = movers / 2;
     if (WARP < movers) {
-      int far = options & o_paced ? ch.units : 0, w = WARP;
       if (!bulk) move_plain(c, r, x, ch, movers);
-      else if (!(options & o_paced)) move_bulk<everywhere>(sh, r, x, ch, room, stage, (int)stages, w, movers);
-      else if (w < far) move_bulk<afar>(sh, r, x, ch, room, stage, (int)stages, w, far);
-      else move_bulk<nearby>(sh, r, x, ch, room, stage, (int)stages, w - far, movers - far);
+      else if (!interval) move_bulk<everywhere>(sh, r, x, ch, room, stage, (int)stages, WARP, movers, 0);
+      else if (WARP < half) move_bulk<afar>(sh, r, x, ch, room, stage, (int)stages, WARP, half, interval);
+      else move_bulk<nearby>(sh, r, x, ch, room, stage, (int)stages, WARP - half, half, 0);
     } else {
-      if (blockIdx.x == 0 && WARP == movers) {  // beside the moving
-        if (!cached && !c.expert_major) {
-          const int64_t *rows = base_of(c, 0) + c.experts + 2 * c.ranks;
-          receive(sh, r, seq, rows[c.rank], rows[c.ranks + c.rank]);
-        }
+      bool clerk = blockIdx.x == 0 && WARP == WARPS - 1;  // beside the moving
+      if (!clerk) {
+        describe(c, r, scales, ch, movers, WARPS - (blockIdx.x == 0));
+      } else {
+        if (ahead) announce(c, F_HEAD, seq, call, tokens, number, own, LANE, 32);
+        if (ahead && LANE == 0) tell(sh, gen, turn, turn);  // what is nearly always so
+        if (!cached && !c.expert_major) receive(sh, r, seq, rows[c.rank], records[c.rank]);
         publish_counts(sh, r);
+        if (ahead) {
+          if (hear(sh, F_HEAD, seq)) judge(sh, seq, call, number, own);
+          if (LANE == 0) state(c)[S_VERDICT] = sh->code;
+          if (LANE == 0 && sh->code != none) tell(sh, gen, turn, turn);
+        }
       }
-      describe(c, r, scales, ch, movers);
     }
     pad(c, r);
     if (cached && blockIdx.x == 0 && threadIdx.x == 0) at<int64_t>(mine(c), c.pair_start)[head[H_RECORDS]] = head[H_PAIRS];
   }
-  if (!leave(sh)) return;
-  if (sh->code == none && !(options & o_engine)) raise(sh, F_DATA, seq << 8 | last_part);
-  bool ok = true;
-  if (sh->code == none && (options & o_wait)) ok = await(sh, F_DATA, seq << 8 | last_part);
-  if (!ok) return give_up(sh, gen);
+  uint64_t verdict = sh->code;
+  if (!leave(sh, moves && direct ? F_DATA : -1, seq << 8 | last_part)) return;
+  if (ahead) verdict = load_acquire(&state(c)[S_VERDICT]);
+  if (verdict == timed_out) return in_all(c, S_BROKEN, 1);
+  if (verdict == none && (options & o_wait) && !await(sh, F_DATA, seq << 8 | last_part)) return give_up(sh, gen);
+  in_all(c, S_COUNT, turn);
   if (threadIdx.x == 0) {
     state(c)[S_SEQ] = seq;
-    state(c)[S_GEN] = sh->code == none ? gen : 0;
-    tell(sh, gen);
+    state(c)[S_GEN] = verdict == none ? gen : 0;
+    state(c)[S_LAST] = turn;
   }
 }
 
 // moe_await waits for a part of the latest dispatch on a slot (F_DATA), or until
 // everybody has fetched what the latest combine offered (F_DONE).
 KERNEL(128)
-moe_await(const Ctx *ctx, uint64_t r, uint64_t gen, uint64_t kind, uint64_t part) {
+moe_await(const Slot *slot, uint64_t r, uint64_t gen, uint64_t kind, uint64_t part) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
-  if (kind == F_DATA && ((const int64_t *)r)[H_CODE] != none) return;
+  if (!enter(slot, sh)) return;
+  if (kind == F_DATA && sh->state[S_GEN] != gen) return;  // it was refused
   uint64_t v = kind == F_DATA ? sh->state[S_SEQ] << 8 | part : sh->state[S_COMBINED];
   if (!await(sh, (int)kind, v)) give_up(sh, gen);
 }
 
 // valid reports whether the rows of a handle are still there.
 DEV bool valid(const Ctx &c, uint64_t r, uint64_t gen) {
-  return ((const Shared *)&c)->state[S_GEN] == gen && ((const int64_t *)r)[H_CODE] == none;
+  const uint64_t *s = ((const Slot *)&c)->state;
+  return s[S_GEN] == gen && s[S_COUNT] < s[S_LAST] + c.in_flight && ((const int64_t *)r)[H_CODE] == none;
 }
 
 DEV float widen(uint32_t b) { return __uint_as_float(b << 16); }
@@ -1124,11 +1282,11 @@ DEV void sum_any(const Terms &terms, int n, uint32_t hidden, int64_t in, int64_t
 // Where the results for source s begin in the room of a copy engine.
 DEV int64_t engine_base(const Ctx &c, int64_t s) { return s * c.max_tokens * c.per_token; }
 
-// warps_a_row is how many warps share a row where there are few.
-DEV int64_t warps_a_row(int64_t rows, int64_t warps, int64_t hidden) {
-  int64_t share = 1;
-  while (share < 8 && rows * share * 2 <= warps && hidden > 256 * share) share *= 2;
-  return share;
+// split is the logarithm of how many warps share a row where there are few.
+DEV int split(int64_t rows, int64_t warps, int64_t hidden) {
+  int shift = 0;
+  while (shift < 3 && rows << (shift + 1) <= warps && hidden > 256 << shift) shift++;
+  return shift;
 }
 
 struct Pairs {  // the choices of one received row
@@ -1146,18 +1304,8 @@ DEV void ready(Shared *sh, uint64_t r, uint64_t gen, Fault f) {
   const Ctx &c = sh->c;
   uint64_t seq = sh->state[S_SEQ] + 1;
   if (!f.code && !valid(c, r, gen)) f.code = stale;
-  for (int64_t i = threadIdx.x; i < c.ranks; i += blockDim.x) {
-    char *h = head_at(c, i, seq, c.rank);
-    *(uint64_t *)h = seq;
-    *(uint32_t *)(h + 8) = call_combine;
-    *(uint64_t *)(h + 16) = f.code ? 0 : ((const uint64_t *)r)[H_NUMBER];
-    *(uint32_t *)(h + 24) = (uint32_t)f.code;
-    *(uint64_t *)(h + 32) = f.a;
-    *(uint64_t *)(h + 40) = f.b;
-    *(uint64_t *)(h + 48) = f.c;
-  }
-  __syncthreads();
-  raise(sh, F_READY, seq);
+  uint64_t number = f.code ? 0 : ((const uint64_t *)r)[H_NUMBER];
+  announce(c, F_READY, seq, call_combine, 0, number, f, threadIdx.x, blockDim.x);
 }
 
 // reduce adds up what the experts here made of each received row.
@@ -1171,16 +1319,17 @@ DEV void reduce(const Ctx &c, uint64_t r, const char *y) {
   terms.bytes = c.hidden * c.y_size;
   bool wide = c.hidden % 8 == 0 && ((uint64_t)y & 15) == 0;
   int64_t s = 0, records = ((const int64_t *)r)[H_RECORDS];
-  int64_t all = (int64_t)gridDim.x * WARPS, share = warps_a_row(records, all, c.hidden);
-  for (int64_t v = (int64_t)blockIdx.x * WARPS + WARP; v < records * share; v += all) {
-    int64_t i = v / share, to = i;
+  int64_t all = (int64_t)gridDim.x * WARPS;
+  int shift = split(records, all, c.hidden);
+  for (int64_t v = (int64_t)blockIdx.x * WARPS + WARP; v < records << shift; v += all) {
+    int64_t i = v >> shift, to = i;
     if (c.engine) {
       while (i >= from[s + 1]) s++;
       to = engine_base(c, s) + i - from[s];
     }
     terms.first = start[i];
     sum_any<true>(terms, (int)(start[i + 1] - start[i]), c.hidden, c.y_size, c.share_size, wide, 0,
-                  at<char>(p, c.back + to * c.hidden * c.share_size), (unsigned)(v % share) * 32 + LANE, (unsigned)share * 32);
+                  at<char>(p, c.back + to * c.hidden * c.share_size), ((unsigned)v & ((1u << shift) - 1)) * 32 + LANE, 32u << shift);
   }
 }
 
@@ -1206,23 +1355,23 @@ DEV void put_out(const Ctx &c, uint64_t r, const char *y) {
 // moe_offer makes results ready, what = reduce (1), put_out (2) or nothing (0), and
 // tells everybody. It waits for nothing.
 KERNEL(512)
-moe_offer(const Ctx *ctx, uint64_t r, const char *y, uint64_t gen, uint64_t what, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
+moe_offer(const Slot *slot, uint64_t r, const char *y, uint64_t gen, uint64_t what, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+  if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
   Fault f = {code, a, b, cc};
   if (!code && valid(c, r, gen)) {
     if (what == 1) reduce(c, r, y);
     else if (what == 2) put_out(c, r, y);
   }
-  if (leave(sh)) ready(sh, r, gen, f);
+  if (leave(sh, -1, 0)) ready(sh, r, gen, f);
 }
 
 // moe_seen waits until a rank's results may be fetched: before a copy engine does.
 KERNEL(128)
-moe_seen(const Ctx *ctx, uint64_t gen) {
+moe_seen(const Slot *slot, uint64_t gen) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+  if (!enter(slot, sh)) return;
   if (!await(sh, F_READY, sh->state[S_SEQ] + 1)) give_up(sh, gen);
 }
 
@@ -1264,10 +1413,10 @@ DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bia
     int64_t t;
     int p;
   } first, step;
-  int64_t me = (int64_t)blockIdx.x * WARPS + WARP;
+  int me = blockIdx.x * WARPS + WARP;
   bool whole = tokens >= all;
-  first.t = whole ? me : me / pieces, first.p = whole ? 0 : (int)(me % pieces);
-  step.t = all / pieces, step.p = (int)(all % pieces);
+  first.t = whole ? me : me / pieces, first.p = whole ? 0 : me % pieces;
+  step.t = (int)all / pieces, step.p = (int)all % pieces;
   auto forward = [&](Item &i) {
     int64_t by = step.t;
     if (whole && ++i.p < pieces) return;
@@ -1355,9 +1504,9 @@ DEV void fetch_bulk(const Ctx &c, uint64_t r, const List &base, const float *bia
 // moe_combine fetches the results for this rank's tokens from where they were made
 // and adds them up.
 KERNEL(512)
-moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t gen, uint64_t options, uint64_t code) {
+moe_combine(const Slot *slot, uint64_t r, const float *bias, char *out, uint64_t gen, uint64_t options, uint64_t code) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+  if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
   uint64_t seq = sh->state[S_SEQ] + 1;
   if (!await(sh, F_READY, seq)) return give_up(sh, gen);
@@ -1372,6 +1521,7 @@ moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t g
     judge(sh, seq, call_combine, number, own);
   }
   __syncthreads();
+  if (blockIdx.x == 0 && threadIdx.x == 0) tell(sh, gen, sh->state[S_LAST], sh->state[S_COUNT]);
   if (sh->code == none) {
     int64_t K = c.topk, tokens = ((const int64_t *)r)[H_TOKENS];
     const int *len = at<int>(r, c.r_n);
@@ -1382,7 +1532,7 @@ moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t g
     terms.back = c.back;
     terms.bytes = c.hidden * size;
     int64_t all = (int64_t)gridDim.x * WARPS, me = (int64_t)blockIdx.x * WARPS + WARP;
-    int64_t share = warps_a_row(tokens, all, c.hidden);
+    int shift = split(tokens, all, c.hidden);
     if (options & o_bulk) {
       char *room = SHARED + ((sizeof(Shared) + 127) & ~127ul);
       bool own = options & o_own_bias;
@@ -1392,11 +1542,11 @@ moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t g
       else fetch_bulk<4, true>(c, r, terms, bias, own, out, room);
       tokens = 0;
     }
-    for (int64_t i = me; i < tokens * share; i += all) {
-      int64_t t = i / share;
+    for (int64_t i = me; i < tokens << shift; i += all) {
+      int64_t t = i >> shift;
       terms.list = at<uint64_t>(r, c.r_list) + t * K;
       const float *b = bias ? bias + (options & o_own_bias ? t * c.hidden : 0) : 0;
-      unsigned lane = (unsigned)(i % share) * 32 + LANE, lanes = (unsigned)share * 32;
+      unsigned lane = ((unsigned)i & ((1u << shift) - 1)) * 32 + LANE, lanes = 32u << shift;
       char *o = out + t * c.hidden * 2;
       if (c.at_expert) {
         sum_any<false>(terms, len[t], c.hidden, size, 2, wide, b, o, lane, lanes);
@@ -1406,13 +1556,11 @@ moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t g
       }
     }
   }
-  if (!leave(sh)) return;
-  raise(sh, F_DONE, seq);
+  if (!leave(sh, F_DONE, seq)) return;
   if ((options & o_drain) && !await(sh, F_DONE, seq)) return give_up(sh, gen);
   if (threadIdx.x == 0) {
     state(c)[S_SEQ] = seq;
     state(c)[S_COMBINED] = seq;
-    tell(sh, gen);
   }
 }
 
@@ -1420,9 +1568,9 @@ moe_combine(const Ctx *ctx, uint64_t r, const float *bias, char *out, uint64_t g
 
 // moe_pack gathers part of the rows for every rank into room for one copy each.
 KERNEL(512)
-moe_pack(const Ctx *ctx, uint64_t r, const char *x, int64_t from, int64_t to) {
+moe_pack(const Slot *slot, uint64_t r, const char *x, int64_t from, int64_t to) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+  if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
   if (((const int64_t *)r)[H_CODE] != none) return;
   const int *inv = at<int>(r, c.r_inv);
@@ -1439,9 +1587,9 @@ moe_pack(const Ctx *ctx, uint64_t r, const char *x, int64_t from, int64_t to) {
 
 // moe_sent tells a rank that part (from 1) of what goes there has arrived.
 KERNEL(128)
-moe_sent(const Ctx *ctx, uint64_t r, int64_t to, uint64_t part) {
+moe_sent(const Slot *slot, uint64_t r, int64_t to, uint64_t part) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+  if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
   if (((const int64_t *)r)[H_CODE] != none || threadIdx.x) return;
   __threadfence_system();
@@ -1450,9 +1598,9 @@ moe_sent(const Ctx *ctx, uint64_t r, int64_t to, uint64_t part) {
 
 // moe_unpack puts a part of what every rank has sent in place.
 KERNEL(512)
-moe_unpack(const Ctx *ctx, uint64_t r, int64_t from, int64_t to) {
+moe_unpack(const Slot *slot, uint64_t r, int64_t from, int64_t to) {
   Shared *sh = (Shared *)SHARED;
-  if (!enter(ctx, sh)) return;
+  if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
   if (((const int64_t *)r)[H_CODE] != none) return;
   uint64_t p = mine(c);

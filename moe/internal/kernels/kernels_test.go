@@ -24,6 +24,16 @@ func TestPTXIsOfSource(t *testing.T) {
 	}
 }
 
+// Kernels have as many parameters as Params says.
+func TestParams(t *testing.T) {
+	for k := range Kernels {
+		_, rest, _ := strings.Cut(string(PTX), ".entry "+k.String()+"(")
+		head, _, _ := strings.Cut(rest, ")")
+		require.Equal(t, strings.Count(head, ".param"), k.Params(), k)
+		require.LessOrEqual(t, k.Params(), MaxParams)
+	}
+}
+
 // No product is fused with a sum: results are those of the host.
 func TestNoContraction(t *testing.T) {
 	require.NotRegexp(t, regexp.MustCompile(`fma\.rn\.f32|mad\.rn\.f32|\.ftz\.f32|ex2\.approx`), string(PTX))
@@ -55,13 +65,13 @@ func TestMirror(t *testing.T) {
 		require.EqualValues(t, 8, c.Field(i).Type.Size())
 	}
 	require.Equal(t, theirs, ours)
-	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d, near_peers = %d", moverWarps, maxStages, nearPeers))
+	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d, near_peers = %d", moverWarps, maxStages, NearPeers))
 	require.Contains(t, rest, fmt.Sprintf("fetch_stages = %d, fetch_piece = %d", fetchStages, fetchPiece))
 	require.Contains(t, rest, fmt.Sprintf("last_part = %d", LastPart))
 	require.Contains(t, rest, "enum { F_HEAD, F_DATA, F_READY, F_DONE, flag_kinds }")
 	require.Contains(t, rest, "W_COUNTS = 16")
 	state, _, _ := strings.Cut(rest[strings.Index(rest, "enum { S_SEQ"):], "state_words")
-	require.Equal(t, stateWords, strings.Count(state, ","))
+	require.Equal(t, StateWords, strings.Count(state, ","))
 	require.LessOrEqual(t, int64(FetchShared), int64(SharedMost))
 }
 
@@ -76,25 +86,20 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// Units are no fewer than blocks, leave mover warps for what is near, and have no more
-// under way than a link takes, unless pieces would be tiny.
-func TestUnits(t *testing.T) {
-	for _, row := range []int64{16, 5760, 7168, 14336, 28672, 1 << 20} {
-		for _, blocks := range []int{1, 3, 8, 14, 16, 24, 32, 48, 64, 132} {
-			for _, sharing := range []int{1, 2, 4} {
-				stage, _ := Stages(row)
-				n := Units(row, stage, blocks, sharing)
-				if n == 0 {
+// However many blocks and PEs share a link, together they send no faster than it takes.
+func TestInterval(t *testing.T) {
+	for _, blocks := range []int{1, 3, 8, 24, 64, 132} {
+		for _, sharing := range []int{1, 2, 4} {
+			for _, stage := range []int64{16, 1024, 7168, 8192} {
+				ns := Interval(stage, blocks, sharing)
+				sent := stage * moverWarps / 2 * int64(blocks) * int64(sharing)
+				if blocks*sharing < LinkRate/smRate {
+					require.Zero(t, ns)
 					continue
 				}
-				stage = PacedStage(row, stage, blocks, sharing)
-				require.Zero(t, stage%16)
-				n = Units(row, stage, blocks, sharing)
-				require.GreaterOrEqual(t, n, int64(blocks))
-				require.LessOrEqual(t, n, int64(moverWarps/2*blocks))
-				if stage > 1024 {
-					require.LessOrEqual(t, n*stage*int64(sharing), int64(32*7168+blocks*16*sharing))
-				}
+				require.Positive(t, ns)
+				require.LessOrEqual(t, sent, (ns+1)*LinkRate)
+				require.GreaterOrEqual(t, sent+LinkRate, ns*LinkRate)
 			}
 		}
 	}

@@ -10,14 +10,22 @@ type Ctx struct {
 	RowBytes, ScaleBytes, YSize, ShareSize                                                   int64
 	ExpertMajor, AtExpert, Align                                                             int64
 	MaxTokens, RowCap, RecordCap                                                             int64
+	InFlight, Slots                                                                          int64
 	First, Locals                                                                            int64
 	Heads, HeadBytes, Flags                                                                  int64
 	Rows, Scales, Source, Token, Choice, Local, Weight, PairStart, PairWeight, PairRow, Back int64
 	Engine, PerToken, Arrive                                                                 int64
-	Peers, Owner, OwnLocal, Work, WorkStride, State, Stop, Report, Send, Pulled              uint64
+	Peers, Owner, OwnLocal, Work, WorkStride, State, All, Stop, Report, Send, Pulled         uint64
 	Limit                                                                                    uint64
-	RIdx, RW, RCode, RRec, RRow, RPair, RDest, RN, RList, RListW, RInv, RTo, RFrom, RCounts  int64
+	RIdx, RW, RCode, RRec, RRow, RPair, RN, RList, RListW, RInv, RTo, RFrom, RCounts         int64
 	ROffsets                                                                                 int64
+}
+
+// Slot is what the device knows of a slot: struct Slot of kernels.cu.
+type Slot struct {
+	Ctx
+	Peers, Far [NearPeers]uint64 // the first of Ctx.Peers
+	State      [StateWords]uint64
 }
 
 // Layout is the sizes that follow from an engine's parameters.
@@ -34,15 +42,15 @@ type Layout struct {
 
 // State and report are words.
 const (
-	StateWords   = 8
-	stateWords   = 7 // of them in shared memory
-	nearPeers    = 64
+	StateBroken  = 4 // a word of the state
+	StateWords   = 10
+	NearPeers    = 64
 	ReportHead   = 16
 	flagKinds    = 4
 	headWords    = 8 // at the start of a routing
 	maxStages    = 8
 	moverWarps   = 4
-	sharedWords  = 2*nearPeers + stateWords + moverWarps*maxStages + 8
+	sharedWords  = moverWarps*maxStages + 9 // beside a Slot
 	alignedLine  = 128
 	stageMost    = 8 << 10
 	sharedMost   = 200 << 10
@@ -62,6 +70,7 @@ const (
 	WRecords
 	WRows
 	WPairs
+	WLast
 )
 
 // TimedOut is the code of a wait that ended without what it waited for; the other
@@ -87,7 +96,6 @@ const (
 	OptEngine
 	OptOwnBias
 	OptDrain
-	OptPaced
 )
 
 // What moe_offer does.
@@ -96,6 +104,10 @@ const (
 	OfferSums
 	OfferCopies
 )
+
+// Slots is how many slots an engine has: of the direct mover one more than results in
+// flight, so that the slot of the next dispatch is nobody's.
+func Slots(p *plan.Params, engine bool) int64 { return int64(p.Slots) + 1 - bit(engine) }
 
 // Measure computes a layout. sz is plan's, engine whether copy engines move, blocks
 // the most blocks of a launch that keeps counters.
@@ -109,6 +121,7 @@ func Measure(p *plan.Params, sz *plan.Sizes, rank int, engine bool, blocks int) 
 		RowBytes: p.RowBytes, ScaleBytes: p.ScaleBytes, YSize: p.YBytes, ShareSize: p.PartialBytes,
 		ExpertMajor: bit(p.ExpertMajor), AtExpert: bit(p.AtExpert), Align: p.Alignment,
 		MaxTokens: p.MaxTokens, RowCap: sz.RowCap, RecordCap: sz.RecordCap,
+		InFlight: int64(p.Slots), Slots: Slots(p, engine),
 		First: int64(first), Locals: int64(end - first),
 		Engine: bit(engine), PerToken: 1,
 	}
@@ -162,9 +175,11 @@ func Measure(p *plan.Params, sz *plan.Sizes, rank int, engine bool, blocks int) 
 	c.RW = r.take(choices, 4)
 	c.RCode = r.take(choices, 4)
 	c.RRec = r.take(choices, 8)
-	c.RRow = r.take(choices, 8)
+	c.RRow = c.RRec
+	if p.ExpertMajor {
+		c.RRow = r.take(choices, 8)
+	}
 	c.RPair = r.take(choices, 8)
-	c.RDest = r.take(choices, 8)
 	c.RN = r.take(p.MaxTokens, 4)
 	c.RList = r.take(choices, 8)
 	c.RListW = r.take(choices, 4)
@@ -207,7 +222,7 @@ func (a *area) take(n, size int64) int64 {
 }
 
 // SharedBase is the shared memory that every kernel with a Ctx takes.
-const SharedBase = (ctxBytes + 8*sharedWords + alignedLine - 1) / alignedLine * alignedLine
+const SharedBase = (slotBytes + 8*sharedWords + alignedLine - 1) / alignedLine * alignedLine
 
 // Stages divides shared memory into room for pieces of rows that are under way: the
 // length of a piece and how many a mover warp has.
@@ -218,36 +233,21 @@ func Stages(rowBytes int64) (stage, stages int64) {
 	return stage, max(stages, 3)
 }
 
-// What a link between devices takes without losing speed, in bytes under way from one
-// device: measured on NVLink with 18 links (docs/perf/moe-gpu.md). Pieces of one row
-// follow each other faster than rows do.
-func linkBytes(rowBytes, stage int64) int64 {
-	if rowBytes > stage {
-		return 28 * 7168
-	}
-	return 32 * 7168
-}
+// LinkRate is what a link between devices takes in one direction before it takes less,
+// in bytes a nanosecond: measured on NVLink with 18 links (docs/perf/moe-gpu.md).
+const LinkRate = 355
 
-// Units divides the tokens of a dispatch of so many blocks, of which the blocks of
-// sharing PEs press into one link: each unit has a piece of stage bytes on its way. 0:
-// so few blocks that they cannot press too hard. Half of a block's mover warps are left
-// for what is near.
-func Units(rowBytes, stage int64, blocks, sharing int) int64 {
-	n := max(linkBytes(rowBytes, stage)/int64(sharing)/stage, int64(blocks))
-	if n > moverWarps/2*int64(blocks) {
+// smRate is what one multiprocessor stores to each of two places.
+const smRate = 25
+
+// Interval is how many nanoseconds lie between two pieces of stage bytes that a warp
+// sends to other devices, of the movers' half in each of so many blocks of sharing PEs
+// on a device. 0: they are too few to press too hard.
+func Interval(stage int64, blocks, sharing int) int64 {
+	if int64(blocks)*int64(sharing)*smRate <= LinkRate {
 		return 0
 	}
-	return n
-}
-
-// PacedStage is a stage that allows as few units as there are blocks.
-func PacedStage(rowBytes, stage int64, blocks, sharing int) int64 {
-	most := max(linkBytes(rowBytes, stage)/int64(sharing)/int64(blocks), 1024)
-	if stage <= most {
-		return stage
-	}
-	pieces := (rowBytes + most - 1) / most
-	return up((rowBytes+pieces-1)/pieces, 16)
+	return max(stage*moverWarps/2*int64(blocks)*int64(sharing)/LinkRate, 1)
 }
 
 // DispatchShared is the shared memory of a dispatch.

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-const ctxBytes = int64(unsafe.Sizeof(Ctx{}))
+const slotBytes = int64(unsafe.Sizeof(Slot{}))
 
 // PTX is kernels.cu, compiled.
 //
@@ -42,6 +42,9 @@ func (k Kernel) String() string {
 		"moe_pack", "moe_sent", "moe_unpack", "moe_fill", "moe_to_fp8", "moe_from_fp8",
 	}[k]
 }
+
+// Params is how many parameters it has.
+func (k Kernel) Params() int { return [Kernels]int{17, 5, 9, 2, 7, 5, 4, 4, 3, 5, 5}[k] }
 
 // MaxParams is the most parameters of a kernel.
 const MaxParams = 17
