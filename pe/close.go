@@ -49,13 +49,25 @@ func (p *PE) depart(ctx context.Context) error {
 		err = errors.Join(err, p.quietAll(short))
 		cancel()
 	}
-	// A transport may have found the hub's holder dead before its connection did.
-	over := p.world.failed.Load() != nil
-	if e := p.member.Goodbye(); e != nil && !over && !errors.Is(e, errs.ErrClosed) && !errors.Is(e, errs.ErrPeerLost) {
+	if e := p.goodbye(); e != nil && !errors.Is(e, errs.ErrClosed) && !errors.Is(e, errs.ErrPeerLost) {
 		err = errors.Join(err, e)
 	}
 	if err != nil {
 		return &errs.OpError{Op: "pe: close", PE: -1, Size: -1, Err: err}
+	}
+	return nil
+}
+
+// goodbye tells the others that this PE leaves in order. One that is lost does not: who
+// waits for the verdict on it would take it for one that has left.
+func (p *PE) goodbye() error {
+	if p.world.lossOf(p.rank) != nil {
+		return nil
+	}
+	// A transport may have found the hub's holder dead before its connection did.
+	over := p.world.failed.Load() != nil
+	if err := p.member.Goodbye(); !over {
+		return err
 	}
 	return nil
 }
@@ -68,7 +80,7 @@ func (p *PE) linger(ctx context.Context) {
 		defer cancel()
 	}
 	p.gone.wait(ctx, func() bool {
-		if p.gone.deaf.Load() || p.member.Err() != nil && !errors.Is(p.member.Err(), errs.ErrClosed) {
+		if p.world.lossOf(p.rank) != nil || p.gone.deaf.Load() || p.member.Err() != nil && !errors.Is(p.member.Err(), errs.ErrClosed) {
 			return true // cut off: nobody can tell
 		}
 		if h := p.member.Holder(); h >= 0 && p.world.lossOf(h) != nil {
