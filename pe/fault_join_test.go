@@ -141,7 +141,7 @@ func refused(t *testing.T, j *faultlab.Job, odd int, is, text string) {
 	require.Contains(t, f.Text, text)
 	for _, p := range j.Procs {
 		if p.Rank != odd {
-			p.Kill()
+			p.End() // it may hear just then that another one is gone
 		}
 	}
 	j.WaitAll()

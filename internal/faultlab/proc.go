@@ -3,6 +3,7 @@ package faultlab
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -198,6 +199,16 @@ func (p *Proc) Kill() {
 	p.job.tb.Helper()
 	p.killed = true
 	p.signal(syscall.SIGKILL)
+	p.await()
+}
+
+// End is Kill of a process that may end by itself just then.
+func (p *Proc) End() {
+	p.job.tb.Helper()
+	p.killed = true
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.job.tb.Fatalf("rank %d: %v\n%s", p.Rank, err, p.state())
+	}
 	p.await()
 }
 

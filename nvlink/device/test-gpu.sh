@@ -46,7 +46,7 @@ mps_end() {
 
 nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv 2>&1
 run cuda 100 ./cuda.test -test.v -test.run 'Test[^A]' -test.timeout 95s
-run adaptor 100 ./cudadev.test -test.v -test.timeout 95s
+run adaptor 100 ./cudadev.test -test.v -test.skip Emulated -test.timeout 95s
 run operations 300 ./rma.test -test.v -test.run TestDevice -test.timeout 295s
 run stress 150 env GOSHMEM_TEST_STRESS="${GPU_STRESS:-1000000}" ./rma.test -test.v -test.run 'TestDevice/cuda/vmm/pes2/device_stress' -test.timeout 145s
 run kernels 120 ./nvlink.test -test.v -test.run TestGPU -test.timeout 115s
