@@ -118,13 +118,33 @@ func newBarrier(t *pe.Team, h *health) *barrier {
 // tells the others. Goroutines of one PE take turns; if one gives up before its turn,
 // the next call fails: the members would not mean the same one any more.
 func (b *barrier) run(ctx context.Context, bad error, name string) error {
-	c := b.c
 	if !b.busy.CompareAndSwap(false, true) {
 		if err := b.turn(ctx); err != nil {
+			b.gaveUp.CompareAndSwap(nil, &err)
+			b.abandon(name)
 			return err
 		}
 	}
-	defer b.busy.Store(false)
+	err := b.one(ctx, bad, name)
+	b.busy.Store(false)
+	b.abandon(name)
+	return err
+}
+
+// abandon fails the next barrier, which a goroutine that gave up before its turn would
+// have come to: the other members are in it, or will be. Where another goroutine has
+// the turn, it comes here behind its own.
+func (b *barrier) abandon(name string) {
+	if b.gaveUp.Load() == nil || b.health.failed() != nil || !b.busy.CompareAndSwap(false, true) {
+		return
+	}
+	_ = b.one(context.Background(), nil, name)
+	b.busy.Store(false)
+}
+
+// one is a barrier of whoever has the turn.
+func (b *barrier) one(ctx context.Context, bad error, name string) error {
+	c := b.c
 	if err := b.gaveUp.Load(); err != nil && bad == nil {
 		bad = *err
 	}
@@ -166,7 +186,6 @@ func (b *barrier) turn(ctx context.Context) error {
 	if mine {
 		return nil
 	}
-	b.gaveUp.CompareAndSwap(nil, &err)
 	return err
 }
 

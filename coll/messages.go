@@ -121,7 +121,7 @@ func (m *messages) postSend(to, tag int, src []byte, p *Pending) (*message, erro
 	m.began(op)
 	if to == m.c.rank {
 		if !m.c.ctx.Use() {
-			m.finish(op, &pe.ClosedError{PE: to})
+			m.finish(op, &pe.ClosedError{PE: m.c.p.Rank()})
 			return op, nil
 		}
 		defer m.c.ctx.Unuse()

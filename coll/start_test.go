@@ -207,6 +207,32 @@ func TestGoroutinesTakeTurns(t *testing.T) {
 	}
 }
 
+// A goroutine that gives up before its turn leaves the other members without the barrier
+// that it would have come to: they hear so.
+func TestGivesUpItsTurn(t *testing.T) {
+	for _, barrier := range []func(ctx context.Context, t *pe.Team) error{coll.Barrier, coll.Sync} {
+		gone := make(chan struct{})
+		world(t, lanes()[0], 2, func(ctx context.Context, p *pe.PE) error {
+			if p.Rank() == 1 {
+				<-gone
+				err := errors.Join(barrier(ctx, p.Team()), barrier(ctx, p.Team()))
+				assert.ErrorContains(t, err, "canceled")
+				assert.NotErrorIs(t, err, pe.ErrTimeout)
+				return nil
+			}
+			var eg errgroup.Group
+			eg.Go(func() error { return barrier(ctx, p.Team()) })
+			time.Sleep(time.Millisecond) // mostly that one has the turn; the test holds if not
+			soon, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Millisecond, cancel)
+			assert.Error(t, barrier(soon, p.Team()))
+			close(gone)
+			_ = eg.Wait()
+			return nil
+		})
+	}
+}
+
 // Close and Free with calls in flight.
 func TestFree(t *testing.T) {
 	comm(t, lanes()[0], 2, coll.Config{}, func(ctx context.Context, c *coll.Comm) error {

@@ -142,6 +142,9 @@ func (t *Transport) receive() bool {
 			continue
 		}
 		q.peer, q.keys = m.h.qp, m.h.keys
+		if q.failed != nil && !q.cut {
+			t.refuse(k, q.failed) // for good, here; the peer has found a way since
+		}
 	}
 	return len(box) > 0
 }

@@ -134,6 +134,26 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
+// An end that could not be made is refused for good: when it can be made later, its own
+// way, it hears so, and does not wait for a handle that was dropped.
+func TestRefusedForGood(t *testing.T) {
+	r, all := mocks(t, 2, nil)
+	all[1].NoQP = fmt.Errorf("no more: %w", errs.ErrCapacity)
+	a, b := r.lane(0, 1), r.lane(1, 0)
+	failed := func(pe int, l *channel.Lane) (err error) {
+		until(t, func() bool {
+			_, err = r.trs[pe].Connect(l)
+			r.deliver(false)
+			r.poll()
+			return err != nil
+		})
+		return err
+	}
+	require.ErrorContains(t, failed(0, a), "its end says: ")
+	all[1].NoQP = nil
+	require.ErrorContains(t, failed(1, b), "its end says: ")
+}
+
 // Peers never spoken to cost nothing: no queue pair, no memory.
 func TestIdlePeers(t *testing.T) {
 	r, all := mocks(t, 64, nil)

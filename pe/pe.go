@@ -27,7 +27,6 @@ type PE struct {
 	waiter  counters.Waiter
 
 	allocMu sync.Mutex // one collective allocation at a time
-	slotMu  sync.Mutex // and one choice of a context slot
 
 	heapMu sync.Mutex
 	heaps  [heap.RegionDevice + 1]*heap.Allocator // by region; nil: users allocate nothing there

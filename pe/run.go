@@ -322,11 +322,11 @@ func (p *PE) found() {
 	p.own.base, p.own.size, p.own.key = m.Base, m.Size, heap.MakeRef(w.id, heap.RegionHeap, 0).Key()
 	all := ranks(w.size)
 	node := slices.DeleteFunc(ranks(w.size), func(i int) bool { return w.peers[i].Node != w.peers[p.rank].Node })
-	p.team = &Team{pe: p, members: all, rank: p.rank, tag: "w"}
+	p.team = &Team{pe: p, members: all, rank: p.rank, tag: "w", choosing: make(chan struct{}, 1)}
 	p.context = p.newContext(p.team, 0, nil)
 	p.coll = p.newContext(p.team, 1, nil)
 	p.team.coll = p.coll
-	p.node = &Team{pe: p, members: node, tag: "n"}
+	p.node = &Team{pe: p, members: node, tag: "n", choosing: make(chan struct{}, 1)}
 	p.node.rank, _ = p.node.TeamRank(p.rank)
 	p.node.coll = p.newContext(p.node, 2, p.coll)
 	p.member.OnEvent(func(e bootstrap.Event) { w.onEvent(p, e) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,6 +24,8 @@ type Team struct {
 	rank    int
 	tag     string // names the team in the bootstrap's exchanges
 	coll    *Context
+
+	choosing chan struct{} // holds one while a slot is agreed on
 
 	mu       sync.Mutex
 	splits   int
@@ -231,44 +234,96 @@ func (t *Team) NewContext(ctx context.Context) (*Context, error) {
 	return t.pe.newContext(t, slot, nil), nil
 }
 
-// takeSlot agrees with the team on a context slot that is free at every member:
-// each tells which of its own are taken, and all take the first free of all.
+// takeSlot agrees with the team on a context slot that is free at every member: each
+// tells which of its own are taken, all choose the same of those free everywhere, and
+// tell whether they still got it: another team of some of them may choose meanwhile.
 func (t *Team) takeSlot(ctx context.Context) (int, error) {
 	p := t.pe
-	p.slotMu.Lock() // what another team chooses meanwhile would not be seen
-	defer p.slotMu.Unlock()
+	if ctx == nil {
+		return 0, errs.ErrNoContext
+	}
+	select { // calls for one team take turns, or a member might match the halves of two
+	case t.choosing <- struct{}{}:
+		defer func() { <-t.choosing }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	for try := uint64(0); ; try++ {
+		taken := p.takenSlots()
+		all, err := t.exchange(ctx, "slot", taken)
+		if err != nil {
+			return 0, err
+		}
+		for _, b := range all {
+			for i := range min(len(b), len(taken)) {
+				taken[i] |= b[i]
+			}
+		}
+		slot, ok := t.choose(taken, len(p.slots), try)
+		if !ok {
+			return 0, fmt.Errorf("all %d context slots are taken at one PE or another (GOSHMEM_CONTEXTS): %w", len(p.slots), errs.ErrCapacity)
+		}
+		got := p.reserve(slot)
+		if all, err = t.exchange(ctx, "got", fmt.Append(nil, got)); err == nil && !slices.ContainsFunc(all, func(b []byte) bool { return string(b) != "true" }) {
+			return slot, nil
+		}
+		if got {
+			p.mu.Lock()
+			p.slots[slot] = false
+			p.mu.Unlock()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// takenSlots is the context slots of this PE in use, a bit each.
+func (p *PE) takenSlots() []byte {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	taken := make([]byte, (len(p.slots)+7)/8)
 	for i, used := range p.slots {
 		if used {
 			taken[i/8] |= 1 << (i % 8)
 		}
 	}
-	p.mu.Unlock()
-	all, err := t.exchange(ctx, "slot", taken)
-	if err != nil {
-		return 0, err
-	}
-	for _, b := range all {
-		for i := range b {
-			if i < len(taken) {
-				taken[i] |= b[i]
-			}
+	return taken
+}
+
+// choose is one of n slots that is not taken: at first the first, then another one each
+// try, so that two teams do not go for the same again and again. Alike at all members.
+func (t *Team) choose(taken []byte, n int, try uint64) (slot int, ok bool) {
+	var free []int
+	for i := range n {
+		if taken[i/8]&(1<<(i%8)) == 0 {
+			free = append(free, i)
 		}
 	}
+	if len(free) == 0 {
+		return 0, false
+	}
+	if try == 0 {
+		return free[0], true
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, t.tag, try)
+	return free[h.Sum64()%uint64(len(free))], true
+}
+
+// reserve takes a slot, if it is free.
+func (p *PE) reserve(slot int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.slots {
-		if taken[i/8]&(1<<(i%8)) == 0 {
-			p.slots[i] = true
-			return i, nil
-		}
+	if p.slots[slot] {
+		return false
 	}
-	return 0, fmt.Errorf("all %d context slots are taken at one PE or another (GOSHMEM_CONTEXTS): %w", len(p.slots), errs.ErrCapacity)
+	p.slots[slot] = true
+	return true
 }
 
 func (p *PE) newTeam(ctx context.Context, members []int, tag string) (*Team, error) {
-	t := &Team{pe: p, members: members, rank: slices.Index(members, p.rank), tag: tag}
+	t := &Team{pe: p, members: members, rank: slices.Index(members, p.rank), tag: tag, choosing: make(chan struct{}, 1)}
 	slot, err := t.takeSlot(ctx)
 	if err != nil {
 		return nil, &errs.OpError{Op: "pe: new team", PE: -1, Size: -1, Err: err}

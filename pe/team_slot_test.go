@@ -14,11 +14,21 @@ import (
 // Two goroutines of a PE that each make contexts, of teams with nobody else in
 // common, get different slots.
 func TestSlotsOfTeamsAtOnce(t *testing.T) {
+	for name, colours := range map[string][][]int{ // of each PE, in each split
+		"sharing one PE": {{0, 0, -1}, {0, -1, 0}},
+		"sharing all":    {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}},
+		"in a ring":      {{0, 0, -1}, {-1, 0, 0}, {0, -1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) { slotsAtOnce(t, colours) })
+	}
+}
+
+func slotsAtOnce(t *testing.T, colours [][]int) {
 	ctx := testContext(t)
-	require.NoError(t, pe.Run(ctx, pe.Config{Size: 3, HeapSize: 1 << 16, Contexts: 64}, func(p *pe.PE) error {
-		var teams []*pe.Team // PE 0 is in both, PE 1 and PE 2 are in one
-		for other := 1; other <= 2; other++ {
-			team, err := p.Team().SplitStrided(ctx, 0, other, 2)
+	require.NoError(t, pe.Run(ctx, pe.Config{Size: 3, HeapSize: 1 << 16, Contexts: 80}, func(p *pe.PE) error {
+		var teams []*pe.Team
+		for _, c := range colours {
+			team, err := p.Team().Split(ctx, c[p.Rank()], p.Rank())
 			if err != nil {
 				return err
 			}

@@ -76,7 +76,8 @@ func (p *Provider) address() string {
 	return p.ln.Addr().String()
 }
 
-// guests are the connections whose other end has not proved who it is, the oldest first.
+// guests are the connections whose other end has not named a queue pair that waits, the
+// oldest first.
 type guests struct {
 	mu  sync.Mutex
 	all []net.Conn
@@ -121,7 +122,7 @@ func (p *Provider) accept(ln net.Listener) {
 		g.enter(nc)
 		p.wg.Go(func() {
 			defer g.leave(nc)
-			if err := p.welcome(nc); err != nil {
+			if err := p.welcome(nc, func() { g.leave(nc) }); err != nil {
 				p.env.Log.Warn("soft: connection refused", "from", nc.RemoteAddr(), "err", err)
 				_ = nc.Close()
 			}
@@ -179,8 +180,10 @@ func (p *Provider) proof(label string, h *hello, server token, binding []byte) [
 	return m.Sum(nil)
 }
 
-// welcome lets a stranger prove who it is, and proves it too.
-func (p *Provider) welcome(nc net.Conn) error {
+// welcome lets a stranger prove who it is, and proves it too. Whoever names a token is
+// known: it is no more among those who go where there are too many, as it must not once
+// it has the listener's proof, behind which it takes itself for connected.
+func (p *Provider) welcome(nc net.Conn, known func()) error {
 	ctx, cancel := context.WithTimeout(p.life, shakeTime)
 	defer cancel()
 	defer interrupt(ctx, nc)()
@@ -196,6 +199,7 @@ func (p *Provider) welcome(nc net.Conn) error {
 	if !ok || p.claim(ctx, &h) == nil {
 		return errStranger
 	}
+	known()
 	var nonce token
 	_, _ = rand.Read(nonce[:]) // never fails (crypto/rand)
 	if _, err := s.Write(append(nonce[:], p.proof("goshmem soft listener 1", &h, nonce, binding)...)); err != nil {

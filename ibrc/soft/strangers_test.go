@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -106,6 +107,42 @@ func TestManyStrangers(t *testing.T) {
 		a.post(b, ibrc.WR{Op: ibrc.OpFetchAdd, Length: 8, Remote: 0, Operand: 5})
 		a.quiet(b)
 	}
+}
+
+// Whoever has named a queue pair, and been answered, is not among those who go.
+func TestNamedIsNoStranger(t *testing.T) {
+	a, b := newSide(t, 0, 1, "key", Config{}), newSide(t, 1, 0, "key", Config{})
+	_, addr, err := parseHandle(b.q.Handle())
+	require.NoError(t, err)
+	_, err = b.q.Connect(a.q.Handle())
+	require.NoError(t, err)
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		return c
+	}
+	h := hello{world: 7, from: 0, to: 1, lane: 3, token: b.q.(*qp).token, own: a.q.(*qp).token}
+	peer := dial()
+	_, err = peer.Write(h.bytes())
+	require.NoError(t, err)
+	answer := make([]byte, len(token{})+macSize)
+	_, err = io.ReadFull(peer, answer)
+	require.NoError(t, err)
+	others := make([]net.Conn, 2*strangers)
+	for i := range others {
+		others[i] = dial()
+	}
+	_, err = others[strangers-1].Read(make([]byte, 1)) // gone, as those before it
+	require.ErrorIs(t, err, io.EOF)
+	_, err = peer.Write(a.p.proof("goshmem soft dialler 1", &h, token(answer), nil))
+	require.NoError(t, err)
+	until(t, func() bool {
+		ok, err := b.q.Connect(a.q.Handle())
+		require.NoError(t, err)
+		return ok
+	})
 }
 
 func errTimeout(err error) error {

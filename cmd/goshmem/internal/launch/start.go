@@ -52,15 +52,17 @@ func lookup(program, dir string) (string, error) {
 			return "", &StartError{Program: program, Err: fmt.Errorf("directory: %w", err), status: StatusFailed}
 		}
 		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			// Absolute, or it would be from dir once more; before what Join makes of it could
+			// be a bare name.
+			if dir, err = filepath.Abs(dir); err != nil {
+				return "", &StartError{Program: program, Err: err, status: StatusFailed}
+			}
 			at = filepath.Join(dir, program)
 		}
 	}
 	path, err := exec.LookPath(at)
 	if err == nil {
-		if at != program {
-			path, err = filepath.Abs(path) // else it would be from dir once more
-		}
-		return path, err
+		return path, nil
 	}
 	if e, ok := errors.AsType[*exec.Error](err); ok {
 		err = e.Err // its text has the name again
