@@ -36,9 +36,9 @@ func (e *env) overTCP(ctx context.Context) (*rawtcp.Link, error) {
 	case err != nil || gerr != nil:
 		return nil, firstOf(err, gerr)
 	case e.p.Rank() == 0 && len(all[1]) > 0:
-		return rawtcp.Dial(string(all[1]))
+		return rawtcp.Dial(ctx, string(all[1]))
 	case l != nil:
-		return l.Accept()
+		return l.Accept(ctx)
 	}
 	return nil, nil
 }

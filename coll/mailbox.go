@@ -219,8 +219,11 @@ func (m *messages) wait(ctx context.Context, op *message, peer int) error {
 	}
 	from := op.fromList[:]
 	from[0] = peer
+	rank := -1
 	if peer == Any {
 		from = nil
+	} else {
+		rank = c.world[peer]
 	}
 	err := c.ctx.Wait(ctx, false, from, op.poll)
 	if err == nil {
@@ -231,7 +234,7 @@ func (m *messages) wait(ctx context.Context, op *message, peer int) error {
 	if op.finished.Load() {
 		return op.err
 	}
-	return errors.Join(late(err, pe.TimeoutError{What: "message", PE: peer}), m.giveUp(op))
+	return errors.Join(late(err, pe.TimeoutError{What: "message", PE: rank}), m.giveUp(op))
 }
 
 // giveUp ends a caller's part in an operation. What was not begun is forgotten;

@@ -23,7 +23,7 @@ import (
 // return. They are collective and in the same order on every rank, as Engine's; a
 // rank's calls must follow each other on the device as they were made (one stream,
 // or streams that wait for each other). What a call found wrong is what
-// DeviceDispatched.Wait and DeviceEngine.Wait return.
+// DeviceDispatched.Wait returns.
 //
 // A rank must come to its call without waiting for its device: other ranks' calls may
 // be waiting there for it. Allocating device or pinned memory is such a wait, and the

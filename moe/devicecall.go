@@ -341,12 +341,16 @@ func (d *DeviceDispatched) wait(ctx context.Context) (c DeviceCounts, err error)
 
 // verdict is what the device reported of the call gen.
 func (s *deviceSlot) verdict(gen uint64) error {
-	w := s.report
-	if w[kernels.WCode] == kernels.TimedOut {
+	for _, other := range s.e.slots { // a call that timed out broke them all
+		w := other.report
+		if w[kernels.WCode] != kernels.TimedOut {
+			continue
+		}
 		b := &BrokenError{PE: s.e.rank, Err: &pe.TimeoutError{PE: int(w[kernels.WPE])}}
 		s.e.broken.CompareAndSwap(nil, b)
 		return s.e.broken.Load()
 	}
+	w := s.report
 	if w[kernels.WGen] != gen || s.e.count.Load() >= w[kernels.WLast]+uint64(s.e.p.Slots) {
 		return faultError(plan.Fault{Code: plan.Stale})
 	}

@@ -75,8 +75,9 @@ func (p *PE) NodeTeam() *Team { return p.node }
 func (p *PE) Context() *Context { return p.context }
 
 // AddHook registers a progress hook: a non-blocking step function that runs
-// under the proxy's role while armed. It must use Try forms only, and reports
-// whether it moved anything.
+// under the proxy's role while armed. It must use Try forms only, of locks too
+// (it may run within a call of a goroutine that holds one), and reports whether it
+// moved anything.
 func (p *PE) AddHook(step func() bool) *channel.Hook { return p.world.proxy.AddHook(step) }
 
 // Heap tells the size of this PE's symmetric heap and how much of it is

@@ -30,7 +30,14 @@ func (s *Stream) makeExchange(ctx context.Context, state uint64) (err error) {
 	x := &s.exchange
 	x.State, x.Landing = state, device.Landing(n, l.Config().Table.Region(l.Config().Owner, heap.RegionDevice).Size)
 	x.Parts = make([]device.Part, 0, n)
+	own := l.Config().Owner
+	for other := range s.c.PE().Size() {
+		x.Shared = x.Shared || other != own && s.g.Within(own, other)
+	}
 	x.Stop, x.Failed, x.Limit = s.g.StopWord(s.c.PE().Rank()), s.failAt, uint64(s.c.Timeout())
+	if n == 1 || n > MaxExchange {
+		return nil // nobody to tell, or no Exchange
+	}
 	s.mail, err = s.c.Team().CallocDevice(ctx, int64(n)*int64(device.MailBytes(x.Landing)), 64)
 	return err
 }
@@ -96,7 +103,9 @@ func (s *Stream) parts(parts []Part) error {
 				return err
 			}
 		}
-		if d.Want > 0 {
+		if d.Want == 0 {
+			d.At = 0 // any place will do
+		} else {
 			if p.Dst.Region() != heap.RegionDevice {
 				return fmt.Errorf("%v: %w", p.Dst, errs.ErrKind)
 			}

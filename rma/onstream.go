@@ -41,7 +41,7 @@ type Stream struct {
 	counted bool // among the streams that wait
 	batch   device.Batch
 
-	mail     heap.Ref // device memory for Exchange, a line a member
+	mail     heap.Ref // device memory for Exchange: what each member tells, and its first bytes
 	exchange device.Exchange
 }
 
@@ -58,8 +58,8 @@ const adders = heap.StreamCells
 const streamWords = 1024
 
 // NewStream makes a context usable on a stream of the caller's: a CUstream of the
-// device's primary context, as any library makes it. Collective over the context's
-// team; so is Close.
+// device's primary context, as any library makes it. It takes up to 1 MiB of the device
+// heap, for Exchange. Collective over the context's team; so is Close.
 func NewStream(ctx context.Context, c *pe.Context, handle uintptr) (*Stream, error) {
 	const op = "rma: new stream"
 	fail := func(err error) (*Stream, error) { return nil, opErr(c, op, -1, heap.Ref{}, -1, err) }
@@ -71,7 +71,8 @@ func NewStream(ctx context.Context, c *pe.Context, handle uintptr) (*Stream, err
 		return fail(fmt.Errorf("no device heap (GOSHMEM_DEVICE_HEAP): %w", errs.ErrUnsupported))
 	}
 	s := &Stream{c: c, g: g, dev: dev, at: map[streamKey]uint64{}, cell: map[streamKey]uint64{}}
-	// What is this PE's alone comes first: if it fails, nothing has to be given back.
+	// What is this PE's alone comes first; of that only a stream's words are left, until
+	// the device closes, if what is the team's fails.
 	var err error
 	if s.q, err = dev.Wrap(handle); err == nil {
 		s.ctr, err = dev.Alloc(8*streamWords + device.ExchangeState)
@@ -86,7 +87,7 @@ func NewStream(ctx context.Context, c *pe.Context, handle uintptr) (*Stream, err
 		return fail(err)
 	}
 	if s.barrier, err = c.Team().AllocSignals(ctx, (c.Size()+adders-1)/adders); err != nil {
-		return fail(errors.Join(err, c.Team().FreeMem(ctx, s.mail)))
+		return fail(errors.Join(err, s.freeMail(ctx)))
 	}
 	return s, nil
 }
@@ -101,7 +102,14 @@ func (s *Stream) Close(ctx context.Context) error {
 		s.counted = false
 		s.g.Waiting(false)
 	}
-	return errors.Join(s.c.Team().FreeMem(ctx, s.mail), s.c.Team().FreeMem(ctx, s.barrier.Ref()))
+	return errors.Join(s.freeMail(ctx), s.c.Team().FreeMem(ctx, s.barrier.Ref()))
+}
+
+func (s *Stream) freeMail(ctx context.Context) error {
+	if s.mail == (heap.Ref{}) {
+		return nil
+	}
+	return s.c.Team().FreeMem(ctx, s.mail)
 }
 
 // Err is why a wait of the stream was ended before its time: a lost PE, the end of

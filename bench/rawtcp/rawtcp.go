@@ -3,12 +3,14 @@
 package rawtcp
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,8 +36,14 @@ func Listen(host string) (*Listener, string, error) {
 	return &Listener{ln}, ln.Addr().String(), nil
 }
 
+// patience is how long the ends try to meet: between hosts not every port is open.
+const patience = 20 * time.Second
+
 // Accept takes the two connections of one Dial, and closes the listener.
-func (l *Listener) Accept() (*Link, error) {
+func (l *Listener) Accept(ctx context.Context) (*Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.ln.Close() })()
 	defer func() { _ = l.ln.Close() }()
 	spin, err := l.ln.Accept()
 	if err != nil {
@@ -55,12 +63,13 @@ func (l *Listener) Accept() (*Link, error) {
 }
 
 // Dial connects to a listener.
-func Dial(addr string) (*Link, error) {
-	spin, err := net.Dial("tcp", addr)
+func Dial(ctx context.Context, addr string) (*Link, error) {
+	d := net.Dialer{Timeout: patience}
+	spin, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("rawtcp: %w", err)
 	}
-	stream, err := net.Dial("tcp", addr)
+	stream, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		_ = spin.Close()
 		return nil, fmt.Errorf("rawtcp: %w", err)

@@ -13,7 +13,7 @@ func TestLink(t *testing.T) {
 	}
 	var g errgroup.Group
 	g.Go(func() error {
-		k, err := l.Accept()
+		k, err := l.Accept(t.Context())
 		if err != nil {
 			return err
 		}
@@ -22,7 +22,7 @@ func TestLink(t *testing.T) {
 		_ = k.Close()
 		return err
 	})
-	k, err := Dial(addr)
+	k, err := Dial(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"goshmem/internal/errs"
@@ -176,6 +177,9 @@ func cardOf(nic topo.NIC, routes func(iface int) (topo.Routes, bool)) Card {
 		}
 		c.Addr = nic.GID.Addr
 		if r, ok := routes(nic.GID.Iface); ok {
+			// Cards go to every PE, and are compared within a family only.
+			other := func(p netip.Prefix) bool { return p.Addr().Is4() != c.Addr.Is4() }
+			r.Link, r.Gate = slices.DeleteFunc(slices.Clone(r.Link), other), slices.DeleteFunc(slices.Clone(r.Gate), other)
 			c.Routes = &r
 		}
 	}

@@ -11,6 +11,7 @@ type Exchange struct {
 	Parts   []Part // one a member, this PE among them
 	State   uint64 // address of ExchangeState bytes of device memory, zero at first; of this stream alone
 	Landing uint64 // room for a part's first bytes in mail, the same on every member; a multiple of 16
+	Shared  bool   // PEs of others run on this device: their blocks may have to start while this one waits
 	// As of Sum; the word at Failed gets an ExchangeFailed.
 	Stop, Failed, Limit uint64
 }

@@ -230,7 +230,7 @@ func Stages(rowBytes int64) (stage, stages int64) {
 	pieces := (rowBytes + stageMost - 1) / stageMost
 	stage = up((rowBytes+pieces-1)/pieces, 16)
 	stages = min(maxStages, (sharedMost-SharedBase)/moverWarps/up(stage, 16))
-	return stage, max(stages, 3)
+	return stage, max(stages, 4) // three are always on their way out
 }
 
 // LinkRate is what a link between devices takes in one direction before it takes less,

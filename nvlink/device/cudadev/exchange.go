@@ -72,7 +72,7 @@ func (s *Stream) Exchange(x *device.Exchange) error {
 		f = s.g.exchangeFewF
 	}
 	s.params.Pointer(0, unsafe.Pointer(e))
-	if s.g.early && bytes <= earlyMost && s.s > perThread {
+	if s.g.early && !x.Shared && bytes <= earlyMost && s.s > perThread {
 		return s.lib().LaunchEarly(f, uint32(e.n*most), exchangeThreads, s.s, &s.params, &s.early)
 	}
 	return s.lib().LaunchGrid(f, uint32(e.n*most), 1, exchangeThreads, s.s, &s.params, 1)
