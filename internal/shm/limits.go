@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"iter"
 	"math"
 	"os"
 	"path"
@@ -53,7 +54,9 @@ func readLimits(root string) Limits {
 		}
 	}
 	for _, g := range cgroups(root, "memory") {
-		l.CgroupLeft = min(l.CgroupLeft, g.left(root))
+		for dir := range g.dirs(root) {
+			l.CgroupLeft = min(l.CgroupLeft, g.files.left(dir))
+		}
 	}
 	return l
 }
@@ -79,13 +82,11 @@ var (
 // noLimit is below the largest page multiple, version 1's way to say "none".
 const noLimit = 1 << 62
 
-// left walks from the process's group to the top.
-func (g cgroup) left(root string) int64 {
-	left := int64(Unlimited)
-	for p := path.Clean("/" + g.path); ; p = path.Dir(p) {
-		left = min(left, g.files.left(filepath.Join(root, g.mount, p)))
-		if p == "/" {
-			return left
+// dirs walks from the process's group to the top.
+func (g cgroup) dirs(root string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for p := path.Clean("/" + g.path); yield(filepath.Join(root, g.mount, p)) && p != "/"; {
+			p = path.Dir(p)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,12 +13,9 @@ func CPUQuota() int { return cpuQuota("/") }
 
 func cpuQuota(root string) (least int) {
 	for _, g := range cgroups(root, "cpu") {
-		for p := path.Clean("/" + g.path); ; p = path.Dir(p) {
-			if n := g.files.quota(filepath.Join(root, g.mount, p)); n > 0 && (least == 0 || n < least) {
+		for dir := range g.dirs(root) {
+			if n := g.files.quota(dir); n > 0 && (least == 0 || n < least) {
 				least = n
-			}
-			if p == "/" {
-				break
 			}
 		}
 	}
