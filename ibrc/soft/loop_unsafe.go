@@ -51,12 +51,10 @@ func (l *loop) carry(wr *ibrc.WR) error {
 		store(remote, local, int(wr.Length))
 		return nil
 	case ibrc.OpRead:
-		if n := int(wr.Length); n <= word8 {
+		if wr.Length <= word8 {
 			var b [word8]byte
-			load(b[:n], remote)
+			load(b[:wr.Length], remote)
 			remote = unsafe.Pointer(&b)
-			store(local, remote, n)
-			return nil
 		}
 		store(local, remote, int(wr.Length))
 		return nil
