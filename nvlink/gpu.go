@@ -37,7 +37,7 @@ type GPU struct {
 
 	controlMu sync.Mutex
 	controls  map[device.Device]*control
-	waiting   atomic.Int32 // users' streams in a wait
+	waiting   atomic.Int32 // users' open streams that have waited
 
 	// Under the proxy's role.
 	active []*lane

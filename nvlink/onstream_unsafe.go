@@ -12,7 +12,7 @@ import (
 )
 
 // Of a process's 32 connections to a device the lanes' streams take half; so many
-// streams of users may be in a wait at once, or they could hold the others up.
+// streams of users that wait may be open at once, or they could hold the others up.
 const maxWaiting = 16
 
 // control is pinned words that on-stream operations and kernels of the local PEs of
@@ -70,7 +70,7 @@ func (g *GPU) HostWord(owner int) (*atomic.Uint64, uint64, error) {
 	return g.controls[g.cfg.Devices[owner]].take()
 }
 
-// Waiting counts a user's stream in or out of those that are in a wait; false: there
+// Waiting counts a user's stream in or out of those that wait, from its first wait until it is closed; false: there
 // are too many.
 func (g *GPU) Waiting(in bool) bool {
 	if !in {

@@ -22,19 +22,18 @@ const MaxExchange = device.MaxParts
 // makeExchange takes the memory that the members tell each other by, and in which what
 // they send arrives. Collective.
 func (s *Stream) makeExchange(ctx context.Context, state uint64) (err error) {
-	n, me := s.c.Size(), s.c.Rank()
-	l, err := lane(s.c, me)
+	n, own := s.c.Size(), s.c.PE().Rank()
+	l, err := lane(s.c, s.c.Rank())
 	if err != nil {
 		return err
 	}
 	x := &s.exchange
-	x.State, x.Landing = state, device.Landing(n, l.Config().Table.Region(l.Config().Owner, heap.RegionDevice).Size)
+	x.State, x.Landing = state, device.Landing(n, l.Config().Table.Region(own, heap.RegionDevice).Size)
 	x.Parts = make([]device.Part, 0, n)
-	own := l.Config().Owner
 	for other := range s.c.PE().Size() {
 		x.Shared = x.Shared || other != own && s.g.Within(own, other)
 	}
-	x.Stop, x.Failed, x.Limit = s.g.StopWord(s.c.PE().Rank()), s.failAt, uint64(s.c.Timeout())
+	x.Stop, x.Failed, x.Limit = s.g.StopWord(own), s.failAt, uint64(s.c.Timeout())
 	if n == 1 || n > MaxExchange {
 		return nil // nobody to tell, or no Exchange
 	}
@@ -79,7 +78,7 @@ func (s *Stream) parts(parts []Part) error {
 	if len(parts) > MaxExchange {
 		return fmt.Errorf("%d members, %d at most: %w", len(parts), MaxExchange, errs.ErrCapacity)
 	}
-	me := s.c.Rank()
+	me, mail := uint64(s.c.Rank()), device.MailBytes(s.exchange.Landing)
 	s.exchange.Parts = s.exchange.Parts[:0]
 	for i := range parts {
 		p := &parts[i]
@@ -113,13 +112,13 @@ func (s *Stream) parts(parts []Part) error {
 				return err
 			}
 		}
-		if i != me {
-			d.Mail = d.Heap + s.mail.Offset() + uint64(me)*device.MailBytes(s.exchange.Landing)
-			d.Box = table.Region(own, heap.RegionDevice).Addr + s.mail.Offset() + uint64(i)*device.MailBytes(s.exchange.Landing)
+		if i := uint64(i); i != me {
+			d.Mail = d.Heap + s.mail.Offset() + me*mail
+			d.Box = table.Region(own, heap.RegionDevice).Addr + s.mail.Offset() + i*mail
 		}
 		s.exchange.Parts = append(s.exchange.Parts, d)
 	}
-	return apart(s.exchange.Parts, me)
+	return apart(s.exchange.Parts, int(me))
 }
 
 // apart reports whether what comes overlaps nothing else that comes or goes; the own
