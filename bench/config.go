@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"goshmem/internal/options"
 	"goshmem/pe"
 )
 
@@ -88,8 +89,8 @@ func (c *Config) complete() (program, error) {
 			c.Time = prog.time
 		}
 	}
-	if c.Path != "" && !slices.Contains(paths(), c.Path) {
-		return bad("path %q: want one of %v", c.Path, paths())
+	if paths := options.Paths(); c.Path != "" && !slices.Contains(paths, c.Path) {
+		return bad("path %q: want one of %v", c.Path, paths)
 	}
 	switch {
 	case c.Mem != "" && c.Mem != memHost && c.Mem != memCUDA:
@@ -104,8 +105,6 @@ func (c *Config) complete() (program, error) {
 	}
 	return prog, nil
 }
-
-func paths() []string { return []string{"auto", "direct", "proxy", "tcp", "rdma", "ce", "staged"} }
 
 // largest is the greatest size, at least a cache line.
 func (c *Config) largest() int64 {

@@ -49,7 +49,7 @@ func Table() []Option {
 		},
 		{
 			Name: "Path", Env: "GOSHMEM_PATH", Type: TypeChoice, Default: string(PathAuto),
-			Choices: []string{string(PathAuto), string(PathDirect), string(PathProxy), string(PathTCP), string(PathRDMA)},
+			Choices: Paths(),
 			Text:    "How operations reach a peer: auto takes the best there is: loads and stores within a host, between hosts RDMA where both ends have a usable port, else TCP. The others force one. A path that cannot reach a peer is an error at join.",
 			field:   func(v *Values) any { return &v.Path },
 		},

@@ -77,6 +77,11 @@ const (
 	PathSim    Path = "sim" // the simulated link, between simulated nodes
 )
 
+// Paths are those that may be asked for.
+func Paths() []string {
+	return []string{string(PathAuto), string(PathDirect), string(PathProxy), string(PathTCP), string(PathRDMA)}
+}
+
 // Secret is the job's secret in hex. Printing one tells only whether it is set.
 type Secret string
 
