@@ -76,3 +76,28 @@ func inVain(t *testing.T, size int, wait time.Duration, call func(context.Contex
 	}))
 	return <-failed
 }
+
+// A message that does not come is told by the world rank of its sender, which in a team
+// is not its number there.
+func TestLateInATeam(t *testing.T) {
+	world(t, lanes()[0], 3, func(ctx context.Context, p *pe.PE) error {
+		team, err := p.Team().SplitStrided(ctx, 1, 1, 2)
+		if team == nil {
+			return err
+		}
+		c, err := coll.New(ctx, team, small())
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+			defer cancel()
+			_, err := coll.Recv(short, c, 1, 0, make([]byte, 1))
+			late, ok := errors.AsType[*pe.TimeoutError](err)
+			if assert.True(t, ok, "%v", err) {
+				assert.Equal(t, 2, late.PE)
+			}
+		}
+		return c.Free(ctx)
+	})
+}

@@ -1,6 +1,7 @@
 package rawtcp
 
 import (
+	"context"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -38,5 +39,21 @@ func TestLink(t *testing.T) {
 	_ = k.Close()
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Ends that do not meet are not waited for beyond ctx.
+func TestNobodyComes(t *testing.T) {
+	l, addr, err := Listen("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Accept(ctx); err == nil {
+		t.Error("accepted nobody")
+	}
+	if _, err := Dial(ctx, addr); err == nil {
+		t.Error("dialled nobody")
 	}
 }

@@ -30,7 +30,7 @@ func All(ctx context.Context, n, nodes int) []Section {
 		{Title: "Version", Text: Version()},
 		launchSection(os.Getenv),
 		optionsSection(os.Environ()),
-		{Title: "Machine", Text: machine.String()},
+		{Title: "Machine", Text: machine.String() + quota(shm.CPUQuota())},
 		gpusSection(n, os.Getenv),
 		{Title: "Memory", Text: memory(shm.ReadLimits())},
 		{Title: "Copies", Text: memcopy.Describe()},
@@ -110,6 +110,14 @@ func optionsSection(environ []string) Section {
 	s.Err = r.Print(&b)
 	s.Text = b.String()
 	return s
+}
+
+// quota tells of a bound on CPU time: where there are more PEs their waits give cores away.
+func quota(cpus int) string {
+	if cpus == 0 {
+		return ""
+	}
+	return fmt.Sprintf("CPU quota       %d, of a cgroup: more PEs than that share cores\n", cpus)
 }
 
 // memory tells what bounds the heaps of this host's PEs together.

@@ -55,6 +55,11 @@ func TestMemory(t *testing.T) {
 	assert.Equal(t, "available        no limit known\nleft of cgroups  1.5 GiB\n", memory(shm.Limits{Available: shm.Unlimited, CgroupLeft: 3 << 29}))
 }
 
+func TestQuota(t *testing.T) {
+	assert.Empty(t, quota(0))
+	assert.Equal(t, "CPU quota       2, of a cgroup: more PEs than that share cores\n", quota(2))
+}
+
 func TestPrint(t *testing.T) {
 	sections := []Section{
 		{Title: "One", Text: "a\nb\n"},
