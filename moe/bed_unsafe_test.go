@@ -26,6 +26,15 @@ type bed struct {
 	name string
 	run  kernels.Runner
 	gpu  *cudarun.Runner // nil where emulated
+
+	nodes int // that ranks are dealt to; 0: one
+}
+
+// over is the bed for ranks of so many nodes.
+func (b *bed) over(nodes int) *bed {
+	c := *b
+	c.nodes = nodes
+	return &c
 }
 
 var emulation = sync.OnceValues(func() (*emulated.Code, error) {
@@ -51,7 +60,7 @@ func device(t testing.TB) *bed {
 				t.Error(err)
 			}
 		})
-		return &bed{"gpu", g, g}
+		return &bed{name: "gpu", run: g, gpu: g}
 	} else if os.Getenv("GOSHMEM_TEST_GPU") != "" {
 		t.Fatal(err)
 	}
@@ -65,7 +74,7 @@ func device(t testing.TB) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bed{"emulated", code.New("emulated", 8), nil}
+	return &bed{name: "emulated", run: code.New("emulated", 8)}
 }
 
 // desk is a rank's way to the device: a stream and copies in and out.
@@ -257,7 +266,15 @@ func deviceEngine(t testing.TB, b *bed, ranks int, cfg moe.Config, opt moe.Devic
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	err := pe.Run(ctx, pe.Config{Size: ranks, HeapSize: 1 << 20}, func(p *pe.PE) error {
+	heap := int64(1 << 20)
+	if b.nodes > 1 {
+		n, err := cfg.StagedBytes(ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heap += n
+	}
+	err := pe.Run(ctx, pe.Config{Size: ranks, Nodes: min(b.nodes, ranks), HeapSize: heap}, func(p *pe.PE) error {
 		e, err := moe.NewDevice(ctx, p.Team(), cfg, opt.On(b.run))
 		if err != nil {
 			return err

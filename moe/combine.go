@@ -55,11 +55,27 @@ func (e *Engine) slotOf(d *Dispatched) *slot {
 }
 
 func (s *slot) combine(ctx context.Context, d *Dispatched, y []byte, bias []float32, out []byte) (Traffic, error) {
+	give := s.giveChoices
+	if s.e.p.AtExpert {
+		give = s.giveShares
+	}
+	t, err := s.bring(ctx, d, s.combinable(d, y, bias, out), y, give)
+	if err == nil {
+		s.gather(d.routing, bias, out)
+	}
+	return t, err
+}
+
+// giver sends a source what the experts here made of its tokens, and returns the bytes.
+type giver func(d *Dispatched, y []byte, to int) (int64, error)
+
+// bring is a combine up to where its results are here.
+func (s *slot) bring(ctx context.Context, d *Dispatched, f plan.Fault, y []byte, give giver) (Traffic, error) {
 	ctx, stop := s.e.bounded(ctx)
 	defer stop()
 	s.seq++
-	h := plan.Head{Call: plan.CallCombine, Fault: s.combinable(d, y, bias, out)}
-	if h.Fault.Code == plan.None {
+	h := plan.Head{Call: plan.CallCombine, Fault: f}
+	if f.Code == plan.None {
 		h.Plan = d.routing.number
 	}
 	t := Traffic{}
@@ -71,18 +87,18 @@ func (s *slot) combine(ctx context.Context, d *Dispatched, y []byte, bias []floa
 	}
 	s.granted = false
 	var err error
-	if h.Fault.Code != plan.None {
+	if f.Code != plan.None {
 		err = s.decline(h)
 	} else {
-		err = s.giveBack(d, y, &t)
+		err = s.giveBack(d, y, &t, give)
 	}
 	if err == nil {
-		err = s.finish(ctx, h.Fault)
+		err = s.finish(ctx, f)
 	}
 	if err != nil {
 		return Traffic{}, s.settle(err)
 	}
-	s.gather(d.routing, bias, out, &t)
+	t.Logical = d.routing.place.HomeRank[s.e.p.Ranks] * s.e.p.BackBytes()
 	return t, nil
 }
 
@@ -109,15 +125,11 @@ func (s *slot) combinable(d *Dispatched, y []byte, bias []float32, out []byte) p
 }
 
 // giveBack is the second round of a combine, the sending half.
-func (s *slot) giveBack(d *Dispatched, y []byte, t *Traffic) error {
+func (s *slot) giveBack(d *Dispatched, y []byte, t *Traffic, give giver) error {
 	e := s.e
 	s.bulk = len(y) >= bulkMin
 	for i := 1; i <= e.p.Ranks; i++ {
 		to := (e.rank + i) % e.p.Ranks
-		give := s.giveChoices
-		if e.p.AtExpert {
-			give = s.giveShares
-		}
 		n, err := give(d, y, to)
 		if err == nil {
 			err = s.signal(wordData, s.seq<<flagBits, to)
@@ -159,7 +171,7 @@ func (s *slot) giveChoices(d *Dispatched, y []byte, to int) (int64, error) {
 }
 
 // gather adds up what has come for each of this rank's tokens.
-func (s *slot) gather(r *Routing, bias []float32, out []byte, t *Traffic) {
+func (s *slot) gather(r *Routing, bias []float32, out []byte) {
 	p, sz := &s.e.p, &s.e.arena.sizes
 	s.homing.Start(p, s.e.owners, &r.place)
 	s.acc = sized(s.acc, p.Hidden)
@@ -193,7 +205,6 @@ func (s *slot) gather(r *Routing, bias []float32, out []byte, t *Traffic) {
 		}
 		sum.Encode(out[tok*p.Hidden*bf16.Size:], s.acc, bf16.Size)
 	}
-	t.Logical = r.place.HomeRank[p.Ranks] * row
 }
 
 // sized is s with length n, reusing its memory.

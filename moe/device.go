@@ -45,6 +45,8 @@ type DeviceEngine struct {
 	run    kernels.Runner
 	own    *cudarun.Runner // to be closed
 	onHeap bool            // the symmetric memory is the device heap's
+	spans  bool            // ranks are of several nodes
+	staged *staged         // then
 
 	sms, reduceSMs int
 	stage, stages  int64
@@ -87,6 +89,7 @@ type deviceSlot struct {
 	routing  *DeviceRouting // of the next dispatch
 	gen      uint64         // of the latest dispatch
 	combined bool           // the latest call was a combine
+	staged   *stagedSlot
 	event    uintptr
 }
 

@@ -17,6 +17,21 @@ import (
 
 func movers() []moe.Mover { return []moe.Mover{moe.MoverDirect, moe.MoverCopyEngine} }
 
+// way is how rows travel: by a mover, or between so many nodes.
+type way struct {
+	mover moe.Mover
+	nodes int
+}
+
+func (w way) String() string {
+	if w.nodes > 0 {
+		return fmt.Sprintf("%d-nodes", w.nodes)
+	}
+	return w.mover.String()
+}
+
+func ways() []way { return []way{{moe.MoverDirect, 0}, {moe.MoverCopyEngine, 0}, {moe.MoverDirect, 2}} }
+
 // The inputs that broke others, each through every variant and mover.
 func TestDeviceSmallInputs(t *testing.T) {
 	b := device(t)
@@ -51,15 +66,15 @@ func TestDeviceSmallInputs(t *testing.T) {
 		{"hidden 1", 16, 4, 1, routing.Spec{}, []int{3, 2}},
 		{"hidden 3", 16, 4, 3, routing.Spec{}, []int{3, 2}},
 	} {
-		for m, mover := range movers() {
+		for m, w := range ways() {
 			for v, cfg := range variants(moe.Config{Experts: in.experts, TopK: in.topK, Hidden: in.hidden, MaxTokens: 64}) {
-				if b.gpu == nil && (v != i%5 || m != i%2) {
+				if b.gpu == nil && (v != (i+m)%5 || m != i%2 && m != 2) {
 					continue // the emulation is slow: one variant and mover each, all in turn
 				}
-				t.Run(fmt.Sprintf("%s/%v/%s", in.name, mover, label(cfg)), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%v/%s", in.name, w, label(cfg)), func(t *testing.T) {
 					in.spec.Seed = 11
 					data := inputs(t, cfg, in.spec, in.tokens...)
-					deviceEngine(t, b, len(in.tokens), cfg, moe.DeviceOptions{Mover: mover}.Far((i+v/2)%2 == 0), func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+					deviceEngine(t, b.over(w.nodes), len(in.tokens), cfg, moe.DeviceOptions{Mover: w.mover}.Far((i+v/2)%2 == 0), func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 						if err := deviceTrip(ctx, cfg, e, d, data, nil); err != nil {
 							return err
 						}
@@ -76,7 +91,8 @@ func TestDeviceBiasByToken(t *testing.T) {
 	b := device(t)
 	for i, cfg := range variants(moe.Config{Experts: 4, TopK: 2, Hidden: 40, MaxTokens: 64}) {
 		in := inputs(t, cfg, routing.Spec{Holes: 0.3}, 64, 3)
-		deviceEngine(t, b, 2, cfg, moe.DeviceOptions{Mover: movers()[i%2]}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+		w := ways()[i%3]
+		deviceEngine(t, b.over(w.nodes), 2, cfg, moe.DeviceOptions{Mover: w.mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 			rank := e.Team().Rank()
 			var bias []float32
 			for tok := range in.Tokens(rank) {
@@ -102,8 +118,8 @@ func TestDeviceTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, cfg := range variants(moe.Config{Experts: tr.Experts, TopK: tr.TopK, Hidden: 64, MaxTokens: tokens}) {
-			ranks, mover := 2+2*(i%2), movers()[i/2%2]
-			t.Run(fmt.Sprintf("%s/%d-ranks/%v/%s", name, ranks, mover, label(cfg)), func(t *testing.T) {
+			ranks, w := 2+2*(i%2), ways()[(i/2+i)%3]
+			t.Run(fmt.Sprintf("%s/%d-ranks/%v/%s", name, ranks, w, label(cfg)), func(t *testing.T) {
 				var ins []oracle.Input
 				for layer := range min(layers, tr.Layers) {
 					var all []routing.Batch
@@ -116,7 +132,7 @@ func TestDeviceTraces(t *testing.T) {
 					}
 					ins = append(ins, withRows(cfg, uint64(layer), all))
 				}
-				deviceEngine(t, b, ranks, cfg, moe.DeviceOptions{Mover: mover}.Far(i%3 == 0), func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+				deviceEngine(t, b.over(w.nodes), ranks, cfg, moe.DeviceOptions{Mover: w.mover}.Far(i%3 == 0), func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 					for layer, in := range ins {
 						if err := deviceTrip(ctx, cfg, e, d, in, nil); err != nil {
 							return fmt.Errorf("layer %d: %w", layer, err)
@@ -137,10 +153,10 @@ func TestDeviceFlight(t *testing.T) {
 		if b.gpu == nil && i > 1 {
 			break
 		}
-		for _, mover := range movers() {
+		for _, w := range ways() {
 			one := inputs(t, base, routing.Spec{Seed: 1, Holes: 0.2}, 9, 16)
 			two := inputs(t, base, routing.Spec{Seed: 2, Holes: 0.2}, 12, 3)
-			deviceEngine(t, b, 2, base, moe.DeviceOptions{Mover: mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+			deviceEngine(t, b.over(w.nodes), 2, base, moe.DeviceOptions{Mover: w.mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 				rank := e.Team().Rank()
 				first, second := d.load(one, rank), d.load(two, rank)
 				if err := gathered(ctx, e); err != nil {
@@ -206,7 +222,7 @@ func TestDeviceFlight(t *testing.T) {
 // What is wrong with a call is told on every rank, and the engine goes on.
 func TestDeviceRefuses(t *testing.T) {
 	b := device(t)
-	for _, mover := range movers() {
+	for _, w := range ways() {
 		cfg := moe.Config{Experts: 8, TopK: 2, Hidden: 16, MaxTokens: 16, MaxRows: 20}
 		good := inputs(t, cfg, routing.Spec{Seed: 1}, 9, 5)
 		for _, c := range []struct {
@@ -252,8 +268,8 @@ func TestDeviceRefuses(t *testing.T) {
 				x.Idx = up(d, idx)
 			}, pe.ErrCapacity, true, nil},
 		} {
-			t.Run(fmt.Sprintf("%v/%s", mover, c.name), func(t *testing.T) {
-				deviceEngine(t, b, 2, cfg, moe.DeviceOptions{Mover: mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+			t.Run(fmt.Sprintf("%v/%s", w, c.name), func(t *testing.T) {
+				deviceEngine(t, b.over(w.nodes), 2, cfg, moe.DeviceOptions{Mover: w.mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 					rank := e.Team().Rank()
 					x := d.load(good, rank)
 					if rank == 0 && c.both { // rank 0 alone would fit
@@ -308,29 +324,31 @@ func TestDeviceDeadline(t *testing.T) {
 	if b.gpu == nil {
 		deadline = 3 * time.Second // long enough for the emulation's blocks to meet on a busy machine
 	}
-	deviceEngine(t, b, 2, cfg, moe.DeviceOptions{Deadline: deadline}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
-		if e.Team().Rank() == 1 {
+	for _, nodes := range []int{0, 2} {
+		deviceEngine(t, b.over(nodes), 2, cfg, moe.DeviceOptions{Deadline: deadline}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+			if e.Team().Rank() == 1 {
+				return nil
+			}
+			input := d.load(in, 0)
+			if _, err := e.Dispatch(d.stream, input); err != nil {
+				return err
+			}
+			h, err := e.Dispatch(d.stream, input) // of another slot: the first one's end is its own
+			if err != nil {
+				return err
+			}
+			_, err = h.Wait(ctx)
+			var timeout *pe.TimeoutError
+			if !errors.As(err, &timeout) || timeout.PE != 1 {
+				return fmt.Errorf("dispatch alone: %w", err)
+			}
+			var broken *moe.BrokenError
+			if _, err = e.Dispatch(d.stream, moe.DeviceInput{}); !errors.As(err, &broken) {
+				return fmt.Errorf("dispatch of a broken engine: %w", err)
+			}
 			return nil
-		}
-		input := d.load(in, 0)
-		if _, err := e.Dispatch(d.stream, input); err != nil {
-			return err
-		}
-		h, err := e.Dispatch(d.stream, input) // of another slot: the first one's end is its own
-		if err != nil {
-			return err
-		}
-		_, err = h.Wait(ctx)
-		var timeout *pe.TimeoutError
-		if !errors.As(err, &timeout) || timeout.PE != 1 {
-			return fmt.Errorf("dispatch alone: %w", err)
-		}
-		var broken *moe.BrokenError
-		if _, err = e.Dispatch(d.stream, moe.DeviceInput{}); !errors.As(err, &broken) {
-			return fmt.Errorf("dispatch of a broken engine: %w", err)
-		}
-		return nil
-	})
+		})
+	}
 }
 
 // Ranks that choose different movers, and configurations that no device takes.

@@ -67,12 +67,20 @@ func (e *DeviceEngine) build(ctx context.Context) error {
 			return &pe.MismatchError{PE: rank, Field: "device", Want: "connected", Have: said}
 		}
 	}
+	if e.staged != nil {
+		e.staged.start()
+	}
 	return nil
 }
 
 // allocate takes this rank's symmetric memory. The layout but for blocks is known.
 func (e *DeviceEngine) allocate(ctx context.Context, mine *invite) error {
 	e.layout = kernels.Measure(&e.p, &e.sizes, e.rank, e.opt.Mover == MoverCopyEngine, e.opt.SMs)
+	if e.spans {
+		// Nobody fetches from here, and no rows go ahead of heads.
+		e.layout.Slot, e.layout.Ctx.Slots = e.layout.Ctx.Back, int64(e.p.Slots)
+		return e.allocateStaged(ctx)
+	}
 	var err error
 	n := e.arenaBytes()
 	if e.onHeap {

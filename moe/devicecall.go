@@ -24,6 +24,9 @@ type DeviceRouting struct {
 	at     uint64
 	number uint64
 	tokens int
+
+	index uint64   // staged: its number
+	host  *Routing // likewise; serve's
 }
 
 // DeviceDispatched is what a rank receives, as device addresses of what Dispatched
@@ -121,7 +124,14 @@ func (e *DeviceEngine) dispatch(stream uintptr, r *DeviceRouting, cached bool, i
 	d := s.handle(r, cached)
 	err := e.run.Enter()
 	if err == nil {
-		err = s.launch(stream, d, in, f, wait)
+		if s.staged != nil {
+			err = s.staged.hand(stream, d, in, f, wait)
+		} else {
+			err = s.launch(stream, d, in, f, wait)
+		}
+		if err == nil {
+			err = s.mark(stream)
+		}
 		e.run.Leave()
 	}
 	if err != nil {
@@ -212,7 +222,7 @@ func (s *deviceSlot) handle(r *DeviceRouting, cached bool) *DeviceDispatched {
 	} else {
 		d.PairStart = at(c.PairStart)
 	}
-	if !s.e.p.AtExpert && c.Engine == 0 {
+	if !s.e.p.AtExpert && c.Engine == 0 && s.staged == nil {
 		d.Output = at(c.Back)
 	}
 	return d
@@ -256,12 +266,10 @@ func (s *deviceSlot) launch(stream uintptr, d *DeviceDispatched, in DeviceInput,
 			return err
 		}
 		if wait {
-			if err := s.unpack(stream, d); err != nil {
-				return err
-			}
+			return s.unpack(stream, d)
 		}
 	}
-	return s.mark(stream)
+	return nil
 }
 
 // mark records the end of a call, for Wait; not in a graph.
@@ -289,12 +297,16 @@ func (d *DeviceDispatched) Finish(stream uintptr) error {
 	return wrap("finish dispatch", err)
 }
 
-func (s *deviceSlot) finish(stream uintptr, d *DeviceDispatched) error {
-	if s.e.opt.Mover == MoverCopyEngine {
-		if err := s.unpack(stream, d); err != nil {
-			return err
-		}
-	} else if err := s.await(stream, d, kernels.FlagData, kernels.LastPart); err != nil {
+func (s *deviceSlot) finish(stream uintptr, d *DeviceDispatched) (err error) {
+	switch {
+	case s.staged != nil:
+		err = s.staged.take(stream, d)
+	case s.e.opt.Mover == MoverCopyEngine:
+		err = s.unpack(stream, d)
+	default:
+		err = s.await(stream, d, kernels.FlagData, kernels.LastPart)
+	}
+	if err != nil {
 		return err
 	}
 	return s.mark(stream)
@@ -317,6 +329,9 @@ func (d *DeviceDispatched) wait(ctx context.Context) (c DeviceCounts, err error)
 	s := d.s
 	if err := s.e.passed(ctx, s.event); err != nil {
 		return c, err
+	}
+	if s.staged != nil {
+		return s.staged.wait(ctx, d.gen)
 	}
 	if err := s.verdict(d.gen); err != nil {
 		return c, err
@@ -341,14 +356,8 @@ func (d *DeviceDispatched) wait(ctx context.Context) (c DeviceCounts, err error)
 
 // verdict is what the device reported of the call gen.
 func (s *deviceSlot) verdict(gen uint64) error {
-	for _, other := range s.e.slots { // a call that timed out broke them all
-		w := other.report
-		if w[kernels.WCode] != kernels.TimedOut {
-			continue
-		}
-		b := &BrokenError{PE: s.e.rank, Err: &pe.TimeoutError{PE: int(w[kernels.WPE])}}
-		s.e.broken.CompareAndSwap(nil, b)
-		return s.e.broken.Load()
+	if err := s.e.overdue(); err != nil {
+		return err
 	}
 	w := s.report
 	if w[kernels.WGen] != gen || s.e.count.Load() >= w[kernels.WLast]+uint64(s.e.p.Slots) {
@@ -363,6 +372,17 @@ func (s *deviceSlot) verdict(gen uint64) error {
 		err = &RemoteError{PE: rank, Err: err}
 	}
 	return err
+}
+
+// overdue reports a wait on the device that has timed out: that breaks the engine.
+func (e *DeviceEngine) overdue() error {
+	for _, s := range e.slots {
+		if w := s.report; w[kernels.WCode] == kernels.TimedOut {
+			e.broken.CompareAndSwap(nil, &BrokenError{PE: e.rank, Err: &pe.TimeoutError{PE: int(w[kernels.WPE])}})
+			return e.broken.Load()
+		}
+	}
+	return nil
 }
 
 // Routing keeps the routing of the dispatch for DispatchCached, as long as the engine
@@ -380,7 +400,7 @@ func (d *DeviceDispatched) Routing() (*DeviceRouting, error) {
 			return nil, wrap("routing", err)
 		}
 		e.private = append(e.private, at)
-		d.s.routing = &DeviceRouting{e: e, at: at}
+		d.s.routing = e.newRouting(at)
 	}
 	return d.routing, nil
 }

@@ -36,6 +36,9 @@ func (e *DeviceEngine) release(ctx context.Context) error {
 		return nil
 	}
 	var all []error
+	if e.staged != nil {
+		all = append(all, e.staged.release(ctx))
+	}
 	if e.mem != (heap.Ref{}) {
 		all = append(all, e.team.FreeMem(ctx, e.mem))
 		e.arena = 0

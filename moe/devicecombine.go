@@ -81,6 +81,9 @@ func (e *DeviceEngine) slotFor(d *DeviceDispatched) *deviceSlot {
 // offer makes results ready.
 func (s *deviceSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
 	e := s.e
+	if s.staged != nil {
+		return s.staged.offer(stream, d, o, f)
+	}
 	routing, gen, what, blocks := uint64(0), uint64(0), uint64(kernels.OfferNothing), 1
 	if f.Code == plan.None {
 		routing, gen = d.routing.at, d.gen
@@ -137,6 +140,14 @@ func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 		if d.Output != 0 {
 			options |= kernels.OptDrain // the caller may write there next
 		}
+	}
+	if s.staged != nil {
+		if err := s.staged.sum(stream, o, gen, options); err != nil {
+			return err
+		}
+		return s.mark(stream)
+	}
+	if f.Code == plan.None {
 		if e.opt.Mover == MoverCopyEngine {
 			if err := s.pull(stream, d); err != nil {
 				return err

@@ -18,12 +18,12 @@ func TestDeviceGraph(t *testing.T) {
 	if b.gpu == nil {
 		rounds = 4
 	}
-	for _, mover := range movers() {
-		if b.gpu == nil && mover == moe.MoverCopyEngine {
+	for _, w := range ways() {
+		if b.gpu == nil && w.mover == moe.MoverCopyEngine {
 			continue // the emulation's captures are of one stream
 		}
 		cfg := moe.Config{Experts: 16, TopK: 4, Hidden: 64, MaxTokens: 32, Combine: moe.WeightsAtExpert, Share: moe.FP32}
-		deviceEngine(t, b, 2, cfg, moe.DeviceOptions{Mover: mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
+		deviceEngine(t, b.over(w.nodes), 2, cfg, moe.DeviceOptions{Mover: w.mover}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
 			rank := e.Team().Rank()
 			ins := []oracle.Input{}
 			for seed := range uint64(3) {

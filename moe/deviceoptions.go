@@ -74,6 +74,9 @@ func (e *DeviceEngine) prepareDevice() (err error) {
 		return &ConfigError{"Config", "as given", "its buffers exceed 2^63 bytes"}
 	}
 	e.owners = plan.NewOwners(e.p.Ranks, e.p.Experts)
+	if e.spans = spans(e.team); e.spans {
+		e.opt.Mover = MoverDirect // neither moves anything
+	}
 	if e.run = e.opt.runner; e.run == nil {
 		return e.openDevice()
 	}
@@ -119,7 +122,7 @@ func (e *DeviceEngine) openDevice() error {
 		return err
 	}
 	if dev := e.team.PE().Device(); dev != nil {
-		e.opt.Device, e.onHeap = dev.Info().Index, true
+		e.opt.Device, e.onHeap = dev.Info().Index, !e.spans
 		if _, cuda := dev.(*cudadev.Device); !cuda {
 			return fmt.Errorf("a device that is no GPU: %w", pe.ErrUnsupported)
 		}

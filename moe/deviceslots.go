@@ -33,6 +33,11 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 	if err := e.makeCopies(sharing); err != nil {
 		return err
 	}
+	if e.staged != nil {
+		if err := e.staged.makeStages(up); err != nil {
+			return err
+		}
+	}
 	return up.finish()
 }
 
@@ -41,7 +46,7 @@ func (e *DeviceEngine) reach(all []invite) (bases []uint64, err error) {
 	bases = make([]uint64, e.ranks)
 	for r, in := range all {
 		switch {
-		case r == e.rank:
+		case r == e.rank || e.spans:
 			bases[r] = e.arena
 		case e.onHeap:
 			bases[r], err = e.heapAddr(r)
@@ -131,6 +136,14 @@ func (e *DeviceEngine) newEvent() (uintptr, error) {
 	return ev, err
 }
 
+func (e *DeviceEngine) newRouting(at uint64) *DeviceRouting {
+	r := &DeviceRouting{e: e, at: at}
+	if e.staged != nil {
+		e.staged.route(r)
+	}
+	return r
+}
+
 func (e *DeviceEngine) makeSlots(bases, far []uint64, up *uploader) error {
 	owner, ownLocal := make([]int32, e.p.Experts), make([]int32, e.p.Experts)
 	for i := range owner {
@@ -141,6 +154,9 @@ func (e *DeviceEngine) makeSlots(bases, far []uint64, up *uploader) error {
 	common.Owner, common.OwnLocal = up.words32(owner), up.words32(ownLocal)
 	common.All = up.alloc(int64(unsafe.Sizeof(kernels.Slot{})) * common.Slots)
 	common.Stop, common.Limit = e.stopAt, uint64(e.opt.Deadline)
+	if e.spans {
+		common.Limit *= 2 // the host's wait ends by itself, with a better word
+	}
 	for i := range common.Slots {
 		if err := e.makeSlot(i, common, bases, far, up); err != nil {
 			return err
@@ -174,7 +190,7 @@ func (e *DeviceEngine) makeSlot(i int64, common kernels.Ctx, bases, far []uint64
 		c.Send, c.Pulled = s.send, s.pulled
 	}
 	up.put(s.ctx, slotWords(&d))
-	s.routing = &DeviceRouting{e: e, at: up.alloc(l.Routing)}
+	s.routing = e.newRouting(up.alloc(l.Routing))
 	e.slots = append(e.slots, s)
 	s.event, err = e.newEvent()
 	return err

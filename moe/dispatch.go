@@ -52,7 +52,7 @@ func (e *Engine) DispatchCached(ctx context.Context, r *Routing, x, scales []byt
 		return nil, wrap(op, err)
 	}
 	defer e.done(s)
-	d, err := s.cached(ctx, r, x, scales)
+	d, err := s.cached(ctx, r, plan.Fault{}, x, scales)
 	return d, wrap(op, err)
 }
 
@@ -64,7 +64,7 @@ func (e *Engine) StartDispatchCached(ctx context.Context, r *Routing, x, scales 
 	if err != nil {
 		return nil, wrap("start "+op, err)
 	}
-	return start(op, s, func() (*Dispatched, error) { return s.cached(ctx, r, x, scales) }), nil
+	return start(op, s, func() (*Dispatched, error) { return s.cached(ctx, r, plan.Fault{}, x, scales) }), nil
 }
 
 // route checks the arguments of a dispatch.
@@ -142,15 +142,17 @@ func (s *slot) agree(ctx context.Context, r *Routing, h plan.Head) error {
 	return nil
 }
 
-// cached is the call of a cached dispatch.
-func (s *slot) cached(ctx context.Context, r *Routing, x, scales []byte) (*Dispatched, error) {
+// cached is the call of a cached dispatch. f is what was found wrong so far.
+func (s *slot) cached(ctx context.Context, r *Routing, f plan.Fault, x, scales []byte) (*Dispatched, error) {
 	ctx, stop := s.e.bounded(ctx)
 	defer stop()
 	s.seq++
-	h := plan.Head{Call: plan.CallCached}
-	if r == nil || r.e != s.e {
+	h := plan.Head{Call: plan.CallCached, Fault: f}
+	switch {
+	case f.Code != plan.None:
+	case r == nil || r.e != s.e:
 		h.Fault.Code = plan.Foreign
-	} else {
+	default:
 		h.Plan = r.number
 		h.Fault = s.payload(r.sent.T, x, scales)
 	}

@@ -27,6 +27,9 @@ type Runner struct {
 	fn     [kernels.Kernels]cuda.Function
 	aux    cuda.Stream
 	params sync.Pool
+
+	mu         sync.Mutex
+	registered map[unsafe.Pointer]bool // that Unregister is to undo
 }
 
 var _ kernels.Runner = (*Runner)(nil)
@@ -44,7 +47,7 @@ func Open(lib *cuda.Lib, i int) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{lib: lib, dev: dev, params: sync.Pool{New: func() any { return new(cuda.Params) }}}
+	r := &Runner{lib: lib, dev: dev, params: sync.Pool{New: func() any { return new(cuda.Params) }}, registered: map[unsafe.Pointer]bool{}}
 	major, err := lib.DeviceAttribute(dev, cuda.ComputeMajor)
 	if err != nil {
 		return nil, err
@@ -183,6 +186,37 @@ func (r *Runner) Pinned(n int64) (p unsafe.Pointer, addr uint64, err error) {
 // FreePinned gives it back.
 func (r *Runner) FreePinned(p unsafe.Pointer) error {
 	return r.in(func() error { return r.lib.MemFreeHost(p) })
+}
+
+// Register pins host memory. What is pinned already, by whomever, stays theirs.
+func (r *Runner) Register(p unsafe.Pointer, n int64) (addr uint64, err error) {
+	err = r.in(func() error {
+		err := r.lib.MemHostRegister(p, uint64(n))
+		if err != nil && cuda.Code(err) != cuda.AlreadyRegistered {
+			return fmt.Errorf("moe: pin %d B of the symmetric heap: %w", n, err)
+		}
+		if err == nil {
+			r.mu.Lock()
+			r.registered[p] = true
+			r.mu.Unlock()
+		}
+		d, err := r.lib.MemHostGetDevicePointer(p)
+		addr = uint64(d)
+		return err
+	})
+	return addr, err
+}
+
+// Unregister unpins it.
+func (r *Runner) Unregister(p unsafe.Pointer) error {
+	r.mu.Lock()
+	mine := r.registered[p]
+	delete(r.registered, p)
+	r.mu.Unlock()
+	if !mine {
+		return nil
+	}
+	return r.in(func() error { return r.lib.MemHostUnregister(p) })
 }
 
 // name of an allocation: process, context, address, IPC handle.

@@ -122,6 +122,14 @@ func (r *Runner) Pinned(n int64) (unsafe.Pointer, uint64, error) {
 // FreePinned is Free.
 func (r *Runner) FreePinned(p unsafe.Pointer) error { return r.Free(uint64(uintptr(p))) }
 
+// Register is the address.
+func (r *Runner) Register(p unsafe.Pointer, _ int64) (uint64, error) {
+	return uint64(uintptr(p)), nil
+}
+
+// Unregister has nothing to undo.
+func (r *Runner) Unregister(unsafe.Pointer) error { return nil }
+
 // At is memory at an address.
 func At(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 

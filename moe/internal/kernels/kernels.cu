@@ -1309,7 +1309,7 @@ DEV void ready(Shared *sh, uint64_t r, uint64_t gen, Fault f) {
 }
 
 // reduce adds up what the experts here made of each received row.
-DEV void reduce(const Ctx &c, uint64_t r, const char *y) {
+DEV void reduce(const Ctx &c, uint64_t r, const char *y, char *out) {
   uint64_t p = mine(c);
   const int64_t *start = at<int64_t>(p, c.pair_start), *from = at<int64_t>(r, c.r_from);
   Pairs terms;
@@ -1329,7 +1329,7 @@ DEV void reduce(const Ctx &c, uint64_t r, const char *y) {
     }
     terms.first = start[i];
     sum_any<true>(terms, (int)(start[i + 1] - start[i]), c.hidden, c.y_size, c.share_size, wide, 0,
-                  at<char>(p, c.back + to * c.hidden * c.share_size), ((unsigned)v & ((1u << shift) - 1)) * 32 + LANE, 32u << shift);
+                  out + to * c.hidden * c.share_size, ((unsigned)v & ((1u << shift) - 1)) * 32 + LANE, 32u << shift);
   }
 }
 
@@ -1361,7 +1361,7 @@ moe_offer(const Slot *slot, uint64_t r, const char *y, uint64_t gen, uint64_t wh
   const Ctx &c = sh->c;
   Fault f = {code, a, b, cc};
   if (!code && valid(c, r, gen)) {
-    if (what == 1) reduce(c, r, y);
+    if (what == 1) reduce(c, r, y, at<char>(mine(c), c.back));
     else if (what == 2) put_out(c, r, y);
   }
   if (leave(sh, -1, 0)) ready(sh, r, gen, f);
@@ -1615,6 +1615,157 @@ moe_unpack(const Slot *slot, uint64_t r, int64_t from, int64_t to) {
       continue;
     }
     for (int64_t k = start[q]; k < start[q + 1]; k++) copy(at<char>(p, c.rows + rows[k] * c.row_bytes), src, c.row_bytes, LANE, 32);
+  }
+}
+
+// Between nodes: rows go by way of the host, whose engine places them. moe_hand and
+// moe_back lay a call's input out in host memory and post it in the slot's box; a
+// goroutine makes the call and answers there; moe_take and moe_sum fetch what came.
+
+struct Stage {
+  uint64_t box, posted;              // words of the host; the calls that all slots have posted
+  uint64_t x, scales, idx, w, back;  // room in host memory
+  uint64_t list, list_w, list_n;     // what to add up for each token
+  uint64_t call, gen, exits;         // the slot's latest call, the dispatch its rows are of, blocks that are through
+};
+enum { B_SEQ, B_KIND, B_TOKENS, B_GEN, B_ROUTING, B_CODE, B_A, B_B, B_C, B_DONE, B_REFUSED, B_PIECES, B_SUMS, B_RESULTS, B_TABLE = 16 };
+
+struct Piece {
+  uint64_t to, from;
+  int64_t bytes;
+};
+
+// answered waits until the slot's latest call was answered, by all threads of a block.
+DEV bool answered(Shared *sh, const Stage *st) {
+  if (threadIdx.x == 0 && !reach(sh->c, (const uint64_t *)st->box + B_DONE, st->call, now())) {
+    sh->ok = 0;
+    fail(sh, timed_out, sh->c.rank, 0, st->call, 0);
+  }
+  __syncthreads();
+  return sh->ok != 0;
+}
+
+// through counts this block out; true, for all its threads, in the last one.
+DEV bool through(Shared *sh, Stage *st) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence_system();
+    sh->last = add64(&st->exits, 1) == gridDim.x - 1;
+    if (sh->last) st->exits = 0;
+    __threadfence_system();
+  }
+  __syncthreads();
+  return sh->last != 0;
+}
+
+// lay copies by all blocks, a warp a stretch.
+DEV void lay(uint64_t to, uint64_t from, int64_t bytes) {
+  const int64_t stretch = 4096;
+  for (int64_t i = ((int64_t)blockIdx.x * WARPS + WARP) * stretch; i < bytes; i += (int64_t)gridDim.x * WARPS * stretch)
+    copy((char *)to + i, (const char *)from + i, min(stretch, bytes - i), LANE, 32);
+}
+
+// post tells the host of a call, by the last block.
+DEV void post(Stage *st, uint64_t kind, int64_t tokens, uint64_t gen, uint64_t routing, Fault f) {
+  if (threadIdx.x) return;
+  uint64_t *box = (uint64_t *)st->box, n = *(uint64_t *)st->posted + 1;
+  *(uint64_t *)st->posted = st->call = n;
+  box[B_KIND] = kind;
+  box[B_TOKENS] = tokens;
+  box[B_GEN] = gen;
+  box[B_ROUTING] = routing;
+  box[B_CODE] = f.code;
+  box[B_A] = f.a;
+  box[B_B] = f.b;
+  box[B_C] = f.c;
+  store_release(box + B_SEQ, n);
+}
+
+// moe_hand posts a dispatch.
+KERNEL(512)
+moe_hand(const Slot *slot, Stage *st, uint64_t x, uint64_t scales, uint64_t idx, uint64_t w, int64_t tokens, uint64_t kind, uint64_t gen, uint64_t routing, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(slot, sh)) return;
+  const Ctx &c = sh->c;
+  if (!answered(sh, st)) return give_up(sh, gen);
+  if (!code) {
+    lay(st->x, x, tokens * c.row_bytes);
+    lay(st->scales, scales, tokens * c.scale_bytes);
+    if (kind == call_dispatch) {
+      lay(st->idx, idx, tokens * c.topk * 4);
+      lay(st->w, w, tokens * c.topk * 4);
+    }
+  }
+  Fault f = {code, a, b, cc};
+  if (through(sh, st)) post(st, kind, tokens, gen, routing, f);
+}
+
+// moe_take fetches what a dispatch has brought: the pieces that the answer lists.
+KERNEL(512)
+moe_take(const Slot *slot, Stage *st, uint64_t gen) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(slot, sh)) return;
+  if (!answered(sh, st)) return give_up(sh, gen);
+  const uint64_t *box = (const uint64_t *)st->box;
+  bool refused = box[B_REFUSED] != 0;
+  const Piece *p = (const Piece *)(box + B_TABLE);
+  for (uint64_t i = 0; i < box[B_PIECES] && !refused; i++) lay(p[i].to, p[i].from, p[i].bytes);
+  if (through(sh, st) && threadIdx.x == 0) st->gen = refused ? 0 : gen;
+}
+
+// moe_back posts a combine: the sums of what the experts here made of each row, or what
+// they made.
+KERNEL(512)
+moe_back(const Slot *slot, Stage *st, uint64_t r, const char *y, uint64_t gen, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(slot, sh)) return;
+  const Ctx &c = sh->c;
+  if (!answered(sh, st)) return give_up(sh, gen);
+  if (!code && st->gen != gen) code = stale;
+  if (!code) {
+    const int64_t *h = (const int64_t *)r;
+    if (c.at_expert) reduce(c, r, y, (char *)st->back);
+    else lay(st->back, (uint64_t)y, (c.expert_major ? h[H_ROWS] : h[H_PAIRS]) * c.hidden * c.y_size);
+  }
+  Fault f = {code, a, b, cc};
+  if (through(sh, st)) post(st, call_combine, 0, gen, 0, f);
+}
+
+struct Results {  // for one token
+  const char *base;
+  const int64_t *list;
+  const float *w;
+  int64_t bytes;
+  DEV const char *row(int64_t j) const { return base + list[j] * bytes; }
+  DEV float weight(int64_t j) const { return w[j]; }
+};
+
+// moe_sum adds up what came back.
+KERNEL(512)
+moe_sum(const Slot *slot, Stage *st, const float *bias, char *out, uint64_t gen, uint64_t options) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(slot, sh)) return;
+  const Ctx &c = sh->c;
+  if (!answered(sh, st)) return give_up(sh, gen);
+  const uint64_t *box = (const uint64_t *)st->box;
+  if (box[B_REFUSED]) return;
+  int64_t K = c.topk, size = c.at_expert ? c.share_size : c.y_size, tokens = box[B_SUMS];
+  bool wide = c.hidden % 8 == 0 && ((uint64_t)out & 15) == 0;
+  Results terms;
+  terms.base = (const char *)box[B_RESULTS];
+  terms.bytes = c.hidden * size;
+  int64_t all = (int64_t)gridDim.x * WARPS;
+  int shift = split(tokens, all, c.hidden);
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < tokens << shift; i += all) {
+    int64_t t = i >> shift;
+    terms.list = (const int64_t *)st->list + t * K;
+    terms.w = (const float *)st->list_w + t * K;
+    const float *b = bias ? bias + (options & o_own_bias ? t * c.hidden : 0) : 0;
+    int n = ((const int *)st->list_n)[t];
+    unsigned lane = ((unsigned)i & ((1u << shift) - 1)) * 32 + LANE, lanes = 32u << shift;
+    char *o = out + t * c.hidden * 2;
+    if (c.at_expert) sum_any<false>(terms, n, c.hidden, size, 2, wide, b, o, lane, lanes);
+    else sum_any<true>(terms, n, c.hidden, size, 2, wide, b, o, lane, lanes);
   }
 }
 

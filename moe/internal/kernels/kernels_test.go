@@ -46,25 +46,11 @@ func TestMirror(t *testing.T) {
 	src, err := os.ReadFile("kernels.cu")
 	require.NoError(t, err)
 	text := string(src)
-	_, text, _ = strings.Cut(text, "struct Ctx {")
-	body, rest, _ := strings.Cut(text, "};")
-	body = regexp.MustCompile(`//[^\n]*`).ReplaceAllString(body, "")
-	var theirs []string
-	for _, d := range strings.Split(body, ";") {
-		d = regexp.MustCompile(`^\s*u?int64_t`).ReplaceAllString(d, "")
-		for n := range strings.SplitSeq(d, ",") {
-			if n = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(n), "_", "")); n != "" {
-				theirs = append(theirs, n)
-			}
-		}
-	}
-	var ours []string
-	c := reflect.TypeFor[Ctx]()
-	for i := range c.NumField() {
-		ours = append(ours, strings.ToLower(c.Field(i).Name))
-		require.EqualValues(t, 8, c.Field(i).Type.Size())
-	}
-	require.Equal(t, theirs, ours)
+	rest := mirrored(t, text, "struct Ctx {", reflect.TypeFor[Ctx]())
+	staged := mirrored(t, text, "struct Stage {", reflect.TypeFor[Stage]())
+	require.Contains(t, staged, fmt.Sprintf("B_TABLE = %d", BTable))
+	box, _, _ := strings.Cut(staged[strings.Index(staged, "enum { B_SEQ"):], "B_TABLE")
+	require.Equal(t, BResults+1, strings.Count(box, ","))
 	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d, near_peers = %d", moverWarps, maxStages, NearPeers))
 	require.Contains(t, rest, fmt.Sprintf("fetch_stages = %d, fetch_piece = %d", fetchStages, fetchPiece))
 	require.Contains(t, rest, fmt.Sprintf("last_part = %d", LastPart))
@@ -73,6 +59,29 @@ func TestMirror(t *testing.T) {
 	state, _, _ := strings.Cut(rest[strings.Index(rest, "enum { S_SEQ"):], "state_words")
 	require.Equal(t, StateWords, strings.Count(state, ","))
 	require.LessOrEqual(t, int64(FetchShared), int64(SharedMost))
+}
+
+// mirrored compares a struct of the kernels with ours, and returns what follows it.
+func mirrored(t *testing.T, text, begin string, ours reflect.Type) (rest string) {
+	t.Helper()
+	_, text, _ = strings.Cut(text, begin)
+	body, rest, _ := strings.Cut(text, "};")
+	body = regexp.MustCompile(`//[^\n]*`).ReplaceAllString(body, "")
+	var theirs, names []string
+	for _, d := range strings.Split(body, ";") {
+		d = regexp.MustCompile(`^\s*u?int64_t`).ReplaceAllString(d, "")
+		for n := range strings.SplitSeq(d, ",") {
+			if n = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(n), "_", "")); n != "" {
+				theirs = append(theirs, n)
+			}
+		}
+	}
+	for i := range ours.NumField() {
+		names = append(names, strings.ToLower(ours.Field(i).Name))
+		require.EqualValues(t, 8, ours.Field(i).Type.Size())
+	}
+	require.Equal(t, theirs, names)
+	return rest
 }
 
 // Pieces of rows fit into shared memory whatever the row, and into bulk copies.

@@ -28,6 +28,38 @@ type Slot struct {
 	State      [StateWords]uint64
 }
 
+// Stage is what the device knows of a slot whose rows go by way of the host: struct
+// Stage of kernels.cu.
+type Stage struct {
+	Box, Posted             uint64
+	X, Scales, Idx, W, Back uint64
+	List, ListW, ListN      uint64
+	Call, Gen, Exits        uint64
+}
+
+// Words of a box, in which the device posts a call and the host answers.
+const (
+	BSeq = iota // of the call, counted over all slots: from here on it is posted
+	BKind
+	BTokens
+	BGen
+	BRouting
+	BCode
+	BA
+	BB
+	BC
+	BDone    // the latest call that was answered
+	BRefused // it came to nothing
+	BPieces  // what a dispatch has brought: so many of PieceWords from BTable on
+	BSums    // tokens that a combine gives
+	BResults // where its results begin
+	BTable   = 16
+
+	PieceWords = 3 // to, from, bytes
+	mostPieces = 16
+	BoxWords   = BTable + mostPieces*PieceWords
+)
+
 // Layout is the sizes that follow from an engine's parameters.
 type Layout struct {
 	Ctx      Ctx   // the offsets, the same in every slot
@@ -47,7 +79,7 @@ const (
 	NearPeers    = 64
 	ReportHead   = 16
 	flagKinds    = 4
-	headWords    = 8 // at the start of a routing
+	HeadWords    = 8 // at the start of a routing
 	maxStages    = 8
 	moverWarps   = 4
 	sharedWords  = moverWarps*maxStages + 9 // beside a Slot
@@ -170,7 +202,7 @@ func Measure(p *plan.Params, sz *plan.Sizes, rank int, engine bool, blocks int) 
 
 	choices := p.MaxTokens * c.TopK
 	var r area
-	r.take(headWords, 8)
+	r.take(HeadWords, 8)
 	c.RIdx = r.take(choices, 4)
 	c.RW = r.take(choices, 4)
 	c.RCode = r.take(choices, 4)
