@@ -24,7 +24,12 @@ func moeProgram() program {
 		},
 		heap: func(c *Config) (int64, error) {
 			if c.Mem == memCUDA {
-				return c.MoE.config().DeviceBytes(c.PEs, c.MoE.mover())
+				n, err := c.MoE.config().DeviceBytes(c.PEs, c.MoE.mover())
+				if err != nil {
+					return 0, err
+				}
+				staged, err := c.MoE.config().StagedBytes(c.PEs)
+				return max(n, staged), err
 			}
 			n, err := c.MoE.config().Bytes(c.PEs)
 			return n + scratchMost, err
@@ -179,6 +184,10 @@ func (r *moeRun) trial(what, algo string, mine moe.Traffic) (trial, error) {
 	if err != nil {
 		return trial{}, err
 	}
+	between, err := r.sum(mine.Between)
+	if err != nil {
+		return trial{}, err
+	}
 	t := trial{
 		line: line{metric: what, unit: unitNS}, algo: algo, all: true,
 		more: []line{
@@ -186,6 +195,9 @@ func (r *moeRun) trial(what, algo string, mine moe.Traffic) (trial, error) {
 			{metric: what + "-logical", unit: unitGBs, bytes: logical, noFloor: true},
 		},
 		batch: time.Millisecond,
+	}
+	if r.base.Nodes > 1 {
+		t.more = append(t.more, line{metric: what + "-between", unit: unitGBs, bytes: between, noFloor: true})
 	}
 	if n > 1 {
 		t.size = wire / (n * (n - 1))

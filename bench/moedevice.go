@@ -444,6 +444,9 @@ func (r *moeGPU) reportGPU(f deviceFigure, l *laps) error {
 		res, fl := r.env.base, floor
 		res.Metric, res.Unit = line.metric, line.unit
 		res.Algo = fmt.Sprintf("%s/%d", r.m.Mover, r.engine.SMs())
+		if res.Nodes > 1 {
+			res.Algo, res.Path = fmt.Sprintf("host/%d", r.engine.SMs()), r.farPath()
+		}
 		if line.noFloor {
 			fl = nil
 		}

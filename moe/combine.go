@@ -140,6 +140,9 @@ func (s *slot) giveBack(d *Dispatched, y []byte, t *Traffic, give giver) error {
 		if to != e.rank {
 			t.Wire += n
 		}
+		if !e.nodes.Same(to, e.rank) {
+			t.Between += n
+		}
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the symmetric memory that an engine over so many ranks takes on each
-// of them.
+// of them: the most, on however many nodes they are; on one it is somewhat less.
 func (c Config) Bytes(ranks int) (int64, error) {
 	if ranks < 1 || ranks > math.MaxInt32 {
 		return 0, &ConfigError{"ranks", ranks, "at least 1"}
@@ -124,6 +124,7 @@ func (c Config) Bytes(ranks int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.Fan = plan.FanMost(&p)
 	a, err := arrange(&p)
 	if err != nil {
 		return 0, err
@@ -198,8 +199,9 @@ type arena struct {
 
 // Words of a slot, by source rank.
 const (
-	wordHead = iota // its head is there
-	wordData        // everything it sends in this call is there
+	wordHead   = iota // its head is there
+	wordData          // everything it sends in this call is there
+	wordSpread        // what it passes on in this call is there
 	words
 )
 

@@ -74,7 +74,7 @@ func (e *DeviceEngine) prepareDevice() (err error) {
 		return &ConfigError{"Config", "as given", "its buffers exceed 2^63 bytes"}
 	}
 	e.owners = plan.NewOwners(e.p.Ranks, e.p.Experts)
-	if e.spans = spans(e.team); e.spans {
+	if e.spans = nodesOf(e.team).Several(); e.spans {
 		e.opt.Mover = MoverDirect // neither moves anything
 	}
 	if e.run = e.opt.runner; e.run == nil {

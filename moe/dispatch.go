@@ -134,10 +134,7 @@ func (s *slot) agree(ctx context.Context, r *Routing, h plan.Head) error {
 		}
 		return s.refuse(e.rank, f) // every rank finds it by itself
 	}
-	r.runs = r.runs[:0]
-	for i := 1; i <= e.p.Ranks; i++ {
-		r.runs = plan.Runs(&e.p, e.owners, &r.sent, &r.place, (e.rank+i)%e.p.Ranks, r.runs)
-	}
+	r.plan(e)
 	r.account(e)
 	return nil
 }
@@ -178,8 +175,11 @@ func (s *slot) deliver(ctx context.Context, r *Routing, x, scales []byte, withRe
 	if need := e.arena.sizes.RecordBytes * int64(r.sent.Records()); withRecords && int64(cap(s.records)) < need {
 		s.records = make([]byte, need)
 	}
+	if need := r.listBytes(e); withRecords && int64(cap(s.lists)) < need {
+		s.lists = make([]byte, need)
+	}
 	s.bulk = r.bytes >= bulkMin
-	used := int64(0)
+	used, listed := int64(0), int64(0)
 	runs := r.runs
 	for i := 1; i <= e.p.Ranks; i++ {
 		to := (e.rank + i) % e.p.Ranks
@@ -194,12 +194,22 @@ func (s *slot) deliver(ctx context.Context, r *Routing, x, scales []byte, withRe
 			rec = s.records[used:cap(s.records)]
 			rec = rec[:plan.Records(&e.p, e.owners, &r.sent, to, rec)]
 			used += int64(len(rec))
+			var err error
+			if listed, err = s.putList(r, to, listed); err != nil {
+				return err
+			}
 		}
 		if err := s.putSignal(e.arena.sizes.RecordAt(r.place.RecordBase[to]), rec, wordData, s.seq<<flagBits, to); err != nil {
 			return err
 		}
 	}
 	s.pad(&r.place)
+	if err := s.spread(ctx, r, withRecords); err != nil {
+		return err
+	}
+	if err := s.spreadOver(ctx); err != nil {
+		return err
+	}
 	return s.finish(ctx, plan.Fault{})
 }
 

@@ -24,6 +24,7 @@ type Engine struct {
 	p      plan.Params
 	arena  arena
 	owners *plan.Owners
+	nodes  *plan.Nodes
 	mem    heap.Ref
 	slots  []*slot
 
@@ -67,10 +68,11 @@ func (e *Engine) prepare() (err error) {
 	if e.p, err = e.cfg.params(e.team.Size()); err != nil {
 		return err
 	}
+	e.owners, e.nodes = plan.NewOwners(e.p.Ranks, e.p.Experts), nodesOf(e.team)
+	e.p.Fan = e.nodes.Fan(&e.p, e.owners)
 	if e.arena, err = arrange(&e.p); err != nil {
 		return err
 	}
-	e.owners = plan.NewOwners(e.p.Ranks, e.p.Experts)
 	e.life, e.end = context.WithCancelCause(context.Background())
 	if e.given() {
 		if e.cfg.Memory.Offset()%128 != 0 {

@@ -117,6 +117,9 @@ func TestLostPE(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			found := make([]error, 3)
 			cfg := pe.Config{Size: 3, HeapSize: room(t, small, 3) + 1<<20, Sparse: true, Path: l.path, RingCapacity: l.ring}
+			if l.set != nil {
+				l.set(&cfg)
+			}
 			err := pe.Run(ctx, cfg, func(p *pe.PE) error {
 				e, err := moe.New(ctx, p.Team(), small)
 				if err != nil {

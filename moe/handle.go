@@ -51,8 +51,9 @@ func (d *Dispatched) Len() int { return len(d.Source) }
 
 // Traffic is the bytes of a call at one rank.
 type Traffic struct {
-	Wire    int64 // rows and scales put to other ranks
-	Meta    int64 // heads and records put to other ranks
+	Wire    int64 // rows and scales put to other ranks, those passed on within a node included
+	Between int64 // of these, what left the node
+	Meta    int64 // heads, records and lists put to other ranks
 	Logical int64 // rows and scales received, those from this rank included, padding not
 }
 
@@ -118,7 +119,11 @@ func (r *Routing) account(e *Engine) {
 		if int(run.To) != e.rank {
 			r.traffic.Wire += run.N * row
 		}
+		if !e.nodes.Same(int(run.To), e.rank) {
+			r.traffic.Between += run.N * row
+		}
 	}
+	r.traffic.Meta += r.listBytes(e)
 	for to, n := range r.sent.Rows {
 		if to != e.rank {
 			r.traffic.Meta += int64(n) * e.arena.sizes.RecordBytes

@@ -36,6 +36,8 @@ func lanes() []lane {
 		{"proxy", "proxy", 0, nil},
 		{"proxy-ring-1", "proxy", 1, nil},
 		{"fabric", "auto", 0, overFabric},
+		{"2-nodes", "auto", 0, dealt(2)},
+		{"3-nodes-ring-1", "auto", 1, dealt(3)},
 		{"tcp", "tcp", 0, nil},
 	}
 }
@@ -51,6 +53,11 @@ func overFabric(cfg *pe.Config) {
 		panic(err)
 	}
 	cfg.Nodes, cfg.Remote = cfg.Size, f.Factory()
+}
+
+// dealt deals ranks to nodes, with a simulated link between them.
+func dealt(nodes int) func(*pe.Config) {
+	return func(cfg *pe.Config) { cfg.Nodes = min(nodes, cfg.Size) }
 }
 
 // each runs a test on every lane.

@@ -14,6 +14,10 @@ type Routing struct {
 	place   plan.Placement
 	arrived plan.Arrived
 	runs    []plan.Run
+
+	scattered plan.Scattered   // to other nodes
+	relay     [][]plan.Forward // by source on another node: what is passed on
+
 	from    []int64 // rows by source
 	bytes   int64   // rows and scales sent, to this rank too
 	traffic Traffic

@@ -30,6 +30,9 @@ import (
 //   - Results are put to a rank that has finished its previous combine on the
 //     slot. If the call before was a dispatch, its heads have shown that;
 //     otherwise the combine has a first round of its own.
+//   - Rows that a rank passes on within its node (see spread.go) go to ranks whose heads
+//     of this call have come to their source, and so are in use nowhere. Who has finished
+//     a dispatch has heard from its whole node that it has passed on everything.
 //   - A rank can be one call ahead of another, and then its data signal shows the
 //     number of that call: the one waited for went well.
 type slot struct {
@@ -52,6 +55,7 @@ type slot struct {
 	homing  plan.Homing
 	head    []byte
 	records []byte
+	lists   []byte
 	share   []byte
 	ranks   []int32
 	acc     []float32

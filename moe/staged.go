@@ -71,26 +71,14 @@ type outcome struct {
 	err    error
 }
 
-// spans reports whether a team has members on more than one node.
-func spans(team *pe.Team) bool {
-	node := -1
-	for _, m := range team.Members() {
-		info, _ := team.PE().Peer(m) // a member is a PE of the world
-		if node >= 0 && info.Node != node {
-			return true
-		}
-		node = info.Node
-	}
-	return false
-}
-
 // StagedBytes is the symmetric host memory that a DeviceEngine over so many ranks of
-// more than one node takes on each of them.
+// more than one node takes on each of them: the most, however they lie.
 func (c Config) StagedBytes(ranks int) (int64, error) {
 	p, err := c.params(max(ranks, 1))
 	if err != nil {
 		return 0, err
 	}
+	p.Fan = plan.FanMost(&p)
 	a, err := arrange(&p)
 	if err != nil {
 		return 0, err
@@ -115,7 +103,9 @@ func (e *DeviceEngine) allocateStaged(ctx context.Context) error {
 	g := &staged{e: e}
 	g.life, g.end = context.WithCancel(context.Background())
 	e.staged = g
-	a, err := arrange(&e.p)
+	p := e.p
+	p.Fan = nodesOf(e.team).Fan(&p, e.owners)
+	a, err := arrange(&p)
 	if err != nil {
 		return err
 	}

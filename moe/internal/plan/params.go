@@ -15,6 +15,7 @@ type Params struct {
 	AtExpert             bool  // combine with weights at the expert
 	MaxRows              int64 // rows of a receive buffer; 0: the most that can come
 	Slots                int
+	Fan                  int64 // see Nodes.Fan
 }
 
 // BackBytes is the size of one row of a combine.

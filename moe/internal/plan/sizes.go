@@ -18,10 +18,11 @@ type Sizes struct {
 	RecordCap   int64 // records that one rank can receive
 	RowCap      int64 // rows that one rank can receive, padding included
 	BackCap     int64 // rows of a combine that one rank can receive
+	ListRoom    int64 // of one source's list of forwards; 0: nothing is passed on
 
-	Heads, Records, Rows, Scales, Back int64 // offsets
-	Slot                               int64 // bytes of a slot
-	Total                              int64 // bytes in all
+	Heads, Records, Lists, Rows, Scales, Back int64 // offsets
+	Slot                                      int64 // bytes of a slot
+	Total                                     int64 // bytes in all
 }
 
 // Measure computes the sizes. ok is false where one exceeds 2^63-1.
@@ -48,6 +49,9 @@ func Measure(p *Params) (s Sizes, ok bool) {
 
 	s.HeadBytes = c.round(c.add(headFixed, c.mul(4, c.add(ranks, experts))), 64)
 	s.RecordBytes = RecordBytes(p.TopK)
+	if p.Fan > 0 {
+		s.ListRoom = c.round(c.add(listHead, c.mul(c.mul(p.MaxTokens, p.Fan), forwardBytes)), 64)
+	}
 
 	end := int64(0)
 	area := func(n, size int64) int64 {
@@ -57,6 +61,7 @@ func Measure(p *Params) (s Sizes, ok bool) {
 	}
 	s.Heads = area(c.mul(2, ranks), s.HeadBytes)
 	s.Records = area(s.RecordCap, s.RecordBytes)
+	s.Lists = area(ranks, s.ListRoom)
 	s.Rows = area(s.RowCap, p.RowBytes)
 	s.Scales = area(s.RowCap, p.ScaleBytes)
 	s.Back = area(s.BackCap, c.mul(p.Hidden, max(p.YBytes, p.PartialBytes)))
@@ -73,6 +78,9 @@ func (s *Sizes) ScalesAt(p *Params, i int64) int64 { return s.Scales + i*p.Scale
 
 // RecordAt is the offset of record i within a slot.
 func (s *Sizes) RecordAt(i int64) int64 { return s.Records + i*s.RecordBytes }
+
+// ListAt is the offset of a source's list of forwards within a slot.
+func (s *Sizes) ListAt(source int) int64 { return s.Lists + int64(source)*s.ListRoom }
 
 // BackAt is the offset of row i of the combine buffer within a slot.
 func (s *Sizes) BackAt(p *Params, i int64) int64 { return s.Back + i*p.BackBytes() }
