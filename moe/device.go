@@ -95,8 +95,12 @@ type deviceSlot struct {
 
 // NewDevice makes an engine on a GPU. Collective over the team. ErrUnsupported where
 // there is no GPU that can. In a world with device heaps (GOSHMEM_DEVICE_HEAP) it
-// takes DeviceBytes of them, on the device of the PE; else device memory of its own,
-// which works for PEs of one host. Config.Memory must not be given.
+// takes DeviceBytes of them, on the device of the PE; else device memory of its own.
+// Config.Memory must not be given.
+//
+// Where the team's ranks are of several nodes, rows go by way of pinned host memory:
+// the engine takes StagedBytes of the symmetric heap and device memory of its own. All
+// else is the same.
 func NewDevice(ctx context.Context, team *pe.Team, cfg Config, opt DeviceOptions) (*DeviceEngine, error) {
 	const op = "new on device"
 	if team == nil {

@@ -62,6 +62,15 @@ func (p *poor) NewStream() (uintptr, error) {
 	return s, p.give(err)
 }
 
+func (p *poor) Register(at unsafe.Pointer, n int64) (uint64, error) {
+	if p.left.Add(-1) == 0 {
+		return 0, errPoor
+	}
+	a, err := p.Runner.Register(at, n)
+	return a, p.give(err)
+}
+
+func (p *poor) Unregister(at unsafe.Pointer) error { p.held.Add(-1); return p.Runner.Unregister(at) }
 func (p *poor) Free(a uint64) error                { p.held.Add(-1); return p.Runner.Free(a) }
 func (p *poor) FreePinned(at unsafe.Pointer) error { p.held.Add(-1); return p.Runner.FreePinned(at) }
 func (p *poor) CloseEvent(ev uintptr) error        { p.held.Add(-1); return p.Runner.CloseEvent(ev) }
@@ -72,14 +81,14 @@ func (p *poor) CloseStream(s uintptr) error        { p.held.Add(-1); return p.Ru
 func TestDevicePoor(t *testing.T) {
 	b := device(t)
 	cfg := moe.Config{Experts: 4, TopK: 1, Hidden: 8, MaxTokens: 4, InFlight: 2}
-	for i, mover := range movers() {
+	for i, w := range ways() {
 		made := false
 		for n := int64(1); !made; n += int64(1 + i) {
 			var p poor
-			err := pe.Run(t.Context(), pe.Config{Size: 2, HeapSize: 1 << 20}, func(q *pe.PE) error {
+			err := pe.Run(t.Context(), pe.Config{Size: 2, Nodes: w.nodes, HeapSize: 1 << 20}, func(q *pe.PE) error {
 				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 				defer cancel()
-				opt := moe.DeviceOptions{Mover: mover, SMs: 2, Deadline: 10 * time.Second}.On(b.run)
+				opt := moe.DeviceOptions{Mover: w.mover, SMs: 2, Deadline: 10 * time.Second}.On(b.run)
 				if q.Rank() == 1 {
 					p.Runner = b.run
 					p.left.Store(n)
@@ -96,7 +105,7 @@ func TestDevicePoor(t *testing.T) {
 				return nil
 			})
 			if err != nil || p.held.Load() != 0 {
-				t.Fatalf("%v, request %d: %d held; %v", mover, n, p.held.Load(), err)
+				t.Fatalf("%v, request %d: %d held; %v", w, n, p.held.Load(), err)
 			}
 			if n > 100 {
 				t.Fatal("requests have no end")
