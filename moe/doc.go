@@ -28,8 +28,9 @@
 // the receivers' buffers, with what goes with them (token, experts, weights) and
 // one signal behind. Nothing is packed on the way, and a steady state allocates
 // nothing in proportion to the data. Between nodes a row travels once for each node:
-one of its receivers there passes it on to the others. A combine is the second round the other way;
-// it needs a first one only if another combine of the same rows came before.
+// one of its receivers there passes it on to the others. A combine is the second
+// round the other way; it needs a first one only if another combine of the same rows
+// came before.
 //
 // # On GPUs
 //
