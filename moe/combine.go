@@ -130,7 +130,11 @@ func (s *slot) giveBack(d *Dispatched, y []byte, t *Traffic, give giver) error {
 	s.bulk = len(y) >= bulkMin
 	for i := 1; i <= e.p.Ranks; i++ {
 		to := (e.rank + i) % e.p.Ranks
-		n, err := give(d, y, to)
+		var n int64
+		var err error
+		if !e.carries(to) {
+			n, err = give(d, y, to)
+		}
 		if err == nil {
 			err = s.signal(wordData, s.seq<<flagBits, to)
 		}

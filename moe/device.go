@@ -45,8 +45,9 @@ type DeviceEngine struct {
 	run    kernels.Runner
 	own    *cudarun.Runner // to be closed
 	onHeap bool            // the symmetric memory is the device heap's
-	spans  bool            // ranks are of several nodes
-	staged *staged         // then
+	nodes  *plan.Nodes
+	spans  bool    // ranks are of several nodes
+	staged *staged // then
 
 	sms, reduceSMs int
 	stage, stages  int64
@@ -98,9 +99,9 @@ type deviceSlot struct {
 // takes DeviceBytes of them, on the device of the PE; else device memory of its own.
 // Config.Memory must not be given.
 //
-// Where the team's ranks are of several nodes, rows go by way of pinned host memory:
-// the engine takes StagedBytes of the symmetric heap and device memory of its own. All
-// else is the same.
+// Where the team's ranks are of several nodes, what goes to another node goes by way of
+// pinned host memory: the engine takes StagedBytes of the symmetric heap, and device
+// memory of its own. All else is the same.
 func NewDevice(ctx context.Context, team *pe.Team, cfg Config, opt DeviceOptions) (*DeviceEngine, error) {
 	const op = "new on device"
 	if team == nil {

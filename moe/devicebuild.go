@@ -77,9 +77,8 @@ func (e *DeviceEngine) build(ctx context.Context) error {
 func (e *DeviceEngine) allocate(ctx context.Context, mine *invite) error {
 	e.layout = kernels.Measure(&e.p, &e.sizes, e.rank, e.opt.Mover == MoverCopyEngine, e.opt.SMs)
 	if e.spans {
-		// Nobody fetches from here, and no rows go ahead of heads.
-		e.layout.Slot, e.layout.Ctx.Slots = e.layout.Ctx.Back, int64(e.p.Slots)
-		return e.allocateStaged(ctx)
+		e.layout.Ctx.Slots = int64(e.p.Slots) // no rows go ahead of heads
+		return e.allocateStaged(ctx, mine)
 	}
 	var err error
 	n := e.arenaBytes()

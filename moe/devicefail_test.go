@@ -62,11 +62,11 @@ func (p *poor) NewStream() (uintptr, error) {
 	return s, p.give(err)
 }
 
-func (p *poor) Register(at unsafe.Pointer, n int64) (uint64, error) {
+func (p *poor) Register(at unsafe.Pointer, n int64, known bool) (uint64, error) {
 	if p.left.Add(-1) == 0 {
 		return 0, errPoor
 	}
-	a, err := p.Runner.Register(at, n)
+	a, err := p.Runner.Register(at, n, known)
 	return a, p.give(err)
 }
 

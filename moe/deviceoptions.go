@@ -74,7 +74,8 @@ func (e *DeviceEngine) prepareDevice() (err error) {
 		return &ConfigError{"Config", "as given", "its buffers exceed 2^63 bytes"}
 	}
 	e.owners = plan.NewOwners(e.p.Ranks, e.p.Experts)
-	if e.spans = nodesOf(e.team).Several(); e.spans {
+	e.nodes = nodesOf(e.team)
+	if e.spans = e.nodes.Several(); e.spans {
 		e.opt.Mover = MoverDirect // neither moves anything
 	}
 	if e.run = e.opt.runner; e.run == nil {

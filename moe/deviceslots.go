@@ -34,7 +34,7 @@ func (e *DeviceEngine) connect(mine invite, all []invite, sharing int) (err erro
 		return err
 	}
 	if e.staged != nil {
-		if err := e.staged.makeStages(up); err != nil {
+		if err := e.staged.makeStages(up, sharing); err != nil {
 			return err
 		}
 	}
@@ -46,8 +46,8 @@ func (e *DeviceEngine) reach(all []invite) (bases []uint64, err error) {
 	bases = make([]uint64, e.ranks)
 	for r, in := range all {
 		switch {
-		case r == e.rank || e.spans:
-			bases[r] = e.arena
+		case r == e.rank || !e.nodes.Same(r, e.rank):
+			bases[r] = e.arena // of another node: never used
 		case e.onHeap:
 			bases[r], err = e.heapAddr(r)
 		default:
@@ -78,6 +78,12 @@ func (e *DeviceEngine) share(mine invite, all []invite, sharing int) (far []uint
 		if in.Device != mine.Device || e.opt.far && r != e.rank {
 			far[r] = 1
 			e.interval = kernels.Interval(e.stage, e.sms, sharing)
+		}
+		if e.spans {
+			far[r] = 1
+			if e.nodes.Same(r, e.rank) {
+				far[r] = 0
+			}
 		}
 	}
 	if e.opt.far {

@@ -179,13 +179,18 @@ func (s *slot) deliver(ctx context.Context, r *Routing, x, scales []byte, withRe
 		s.lists = make([]byte, need)
 	}
 	s.bulk = r.bytes >= bulkMin
+	if e.carrier != nil {
+		e.carrier(r)
+	}
 	used, listed := int64(0), int64(0)
 	runs := r.runs
 	for i := 1; i <= e.p.Ranks; i++ {
 		to := (e.rank + i) % e.p.Ranks
 		for len(runs) > 0 && int(runs[0].To) == to {
-			if err := s.putRows(runs[0], x, scales); err != nil {
-				return err
+			if !e.carries(to) {
+				if err := s.putRows(runs[0], x, scales); err != nil {
+					return err
+				}
 			}
 			runs = runs[1:]
 		}
@@ -203,7 +208,9 @@ func (s *slot) deliver(ctx context.Context, r *Routing, x, scales []byte, withRe
 			return err
 		}
 	}
-	s.pad(&r.place)
+	if e.carrier == nil {
+		s.pad(&r.place)
+	}
 	if err := s.spread(ctx, r, withRecords); err != nil {
 		return err
 	}

@@ -25,8 +25,14 @@ type Engine struct {
 	arena  arena
 	owners *plan.Owners
 	nodes  *plan.Nodes
-	mem    heap.Ref
-	slots  []*slot
+
+	// A carrier moves rows within a node in the engine's place: it is told of each
+	// dispatch's routing before anything is sent. The lists of what is to be passed on
+	// then have also what has come from other nodes.
+	carrier func(*Routing)
+
+	mem   heap.Ref
+	slots []*slot
 
 	life context.Context // ends when the engine breaks or closes
 	end  context.CancelCauseFunc
@@ -53,7 +59,11 @@ func New(ctx context.Context, team *pe.Team, cfg Config) (*Engine, error) {
 	if team == nil {
 		return nil, fmt.Errorf("moe: new: no team: %w", pe.ErrConfig)
 	}
-	e := &Engine{cfg: cfg, team: team, rank: team.Rank()}
+	return newEngine(ctx, team, cfg, nil)
+}
+
+func newEngine(ctx context.Context, team *pe.Team, cfg Config, carrier func(*Routing)) (*Engine, error) {
+	e := &Engine{cfg: cfg, team: team, rank: team.Rank(), carrier: carrier}
 	if err := compare(ctx, team, cfg, e.prepare()); err != nil {
 		return nil, wrap("new", err)
 	}
@@ -70,6 +80,9 @@ func (e *Engine) prepare() (err error) {
 	}
 	e.owners, e.nodes = plan.NewOwners(e.p.Ranks, e.p.Experts), nodesOf(e.team)
 	e.p.Fan = e.nodes.Fan(&e.p, e.owners)
+	if e.carrier != nil {
+		e.p.Fan++
+	}
 	if e.arena, err = arrange(&e.p); err != nil {
 		return err
 	}
@@ -112,6 +125,9 @@ func (e *Engine) build(ctx context.Context) error {
 	}
 	return nil
 }
+
+// carries reports whether rows to a rank are somebody else's to move.
+func (e *Engine) carries(to int) bool { return e.carrier != nil && e.nodes.Same(to, e.rank) }
 
 // Close ends the engine: later calls are ErrClosed, calls in progress may finish
 // until ctx ends, then its memory is freed. Collective, like New; every handle

@@ -28,6 +28,9 @@ func (r *Routing) plan(e *Engine) {
 	if e.p.Fan > 0 {
 		plan.Scatter(&e.p, e.owners, e.nodes, e.rank, &r.sent, &r.place, &r.scattered)
 	}
+	if e.carrier != nil {
+		r.scattered.List()
+	}
 	r.runs = r.runs[:0]
 	for i := 1; i <= e.p.Ranks; i++ {
 		to := (e.rank + i) % e.p.Ranks
@@ -88,13 +91,16 @@ func (s *slot) spread(ctx context.Context, r *Routing, decode bool) error {
 			r.traffic.Wire += passedOn(e, r.relay[source])
 		}
 		for _, f := range r.relay[source] {
+			if e.carrier != nil {
+				break
+			}
 			if err := s.pass(f); err != nil {
 				return err
 			}
 		}
 	}
 	for to := range e.p.Ranks {
-		if to != e.rank && e.nodes.Same(to, e.rank) {
+		if to != e.rank && e.nodes.Same(to, e.rank) && e.carrier == nil {
 			if err := s.signal(wordSpread, s.seq, to); err != nil {
 				return err
 			}
@@ -134,7 +140,7 @@ func (s *slot) passPart(to int, at, from, n int64) error {
 // spreadOver waits until the ranks of this node have passed on what is for this one.
 func (s *slot) spreadOver(ctx context.Context) error {
 	e := s.e
-	if e.p.Fan == 0 {
+	if e.p.Fan == 0 || e.carrier != nil {
 		return nil
 	}
 	for source := range e.p.Ranks {

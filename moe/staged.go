@@ -15,10 +15,11 @@ import (
 	"goshmem/pe"
 )
 
-// staged is a device engine whose ranks are of several nodes: what a call sends goes to
-// host memory, a host Engine makes the call there, and what arrives goes back. The
-// device posts calls in boxes in host memory and waits for answers there, so that calls
-// stay on the stream; serve is the goroutine that makes them.
+// staged is a device engine whose ranks are of several nodes. What a call sends to other
+// nodes goes to host memory, a host Engine makes the call there, and what arrives goes
+// to the device. What stays on the node goes from device to device; the host engine says
+// where to. The device posts calls in boxes in host memory and waits for answers there,
+// so that calls stay on the stream; serve is the goroutine that makes them.
 type staged struct {
 	e       *DeviceEngine
 	host    *Engine
@@ -29,6 +30,11 @@ type staged struct {
 	sizes   plan.Staging
 	slots   []*stagedSlot
 
+	// backSMs is how many blocks offer results: where PEs share a device, no more than
+	// all can have at once, since they may wait for each other.
+	backSMs int
+
+	now  *stagedSlot     // whose call serve makes
 	life context.Context // of serve
 	end  context.CancelFunc
 	done chan struct{} // closed when serve is over; nil: it never began
@@ -47,10 +53,11 @@ type stagedSlot struct {
 	x, scales, back []byte
 	idx             []int32
 	weights         []float32
-	list            []int64
+	moves, passes   []kernels.Move
+	list            []uint64
 	listW           []float32
 	listN           []int32
-	listed          uint64 // the routing that the list is of
+	calling         uint64 // the call that is being made
 
 	mirror   []byte // of what a device slot has before its rows and of a routing's head
 	mirrorAt uint64
@@ -78,7 +85,7 @@ func (c Config) StagedBytes(ranks int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.Fan = plan.FanMost(&p)
+	p.Fan = plan.FanMost(&p) + 1
 	a, err := arrange(&p)
 	if err != nil {
 		return 0, err
@@ -99,18 +106,18 @@ func stage(p *plan.Params, a *arena) (sizes plan.Staging, begin, total int64, er
 
 // allocateStaged takes the host memory and makes the host engine, collectively, then
 // takes this rank's device memory.
-func (e *DeviceEngine) allocateStaged(ctx context.Context) error {
+func (e *DeviceEngine) allocateStaged(ctx context.Context, mine *invite) error {
 	g := &staged{e: e}
 	g.life, g.end = context.WithCancel(context.Background())
 	e.staged = g
 	p := e.p
-	p.Fan = nodesOf(e.team).Fan(&p, e.owners)
+	p.Fan = e.nodes.Fan(&p, e.owners) + 1
 	a, err := arrange(&p)
 	if err != nil {
 		return err
 	}
 	total := int64(0)
-	if g.sizes, g.staging, total, err = stage(&e.p, &a); err != nil {
+	if g.sizes, g.staging, total, err = stage(&p, &a); err != nil {
 		return err
 	}
 	if g.mem, err = e.team.AllocMem(ctx, total, 4096); err != nil {
@@ -118,22 +125,29 @@ func (e *DeviceEngine) allocateStaged(ctx context.Context) error {
 	}
 	cfg := e.cfg
 	cfg.Memory = g.mem
-	if g.host, err = New(ctx, e.team, cfg); err != nil {
+	if g.host, err = newEngine(ctx, e.team, cfg, g.planned); err != nil {
 		return err
 	}
 	if g.local, err = e.team.PE().LocalBytes(g.mem, int(total)); err != nil {
 		return err
 	}
-	if g.at, err = e.run.Register(unsafe.Pointer(unsafe.SliceData(g.local)), total); err != nil {
+	if g.at, err = e.run.Register(unsafe.Pointer(unsafe.SliceData(g.local)), total, e.team.PE().Device() != nil); err != nil {
 		return err
 	}
-	e.arena, err = e.run.Alloc(e.arenaBytes())
+	if e.arena, err = e.run.Alloc(e.arenaBytes()); err != nil {
+		return err
+	}
+	mine.Arena, err = e.run.Export(e.arena)
 	return err
 }
 
 // makeStages gives every slot its staging.
-func (g *staged) makeStages(up *uploader) error {
+func (g *staged) makeStages(up *uploader, sharing int) error {
 	e, c := g.e, &g.e.layout.Ctx
+	g.backSMs = e.reduceSMs
+	if sharing > 1 {
+		g.backSMs = min(e.sms, e.reduceSMs)
+	}
 	posted := up.alloc(8)
 	for i, s := range e.slots {
 		t := &stagedSlot{g: g, s: s}
@@ -165,13 +179,14 @@ func (s *stagedSlot) place(base int64, box, posted uint64, up *uploader) {
 	at := func(off int64) uint64 { return g.at + uint64(base+off) }
 	choices := p.MaxTokens * int64(p.TopK)
 	s.x, s.scales = part(z.X, z.X+p.MaxTokens*p.RowBytes), part(z.Scales, z.Scales+p.MaxTokens*p.ScaleBytes)
-	s.back = part(z.Back, z.List)
+	s.back = part(z.Back, z.Moves)
+	s.moves, s.passes = view[kernels.Move](part(z.Moves, z.Passes)), view[kernels.Move](part(z.Passes, z.List))
 	s.idx, s.weights = view[int32](part(z.Idx, z.Idx+4*choices)), view[float32](part(z.Weights, z.Weights+4*choices))
-	s.list, s.listW = view[int64](part(z.List, z.List+8*choices)), view[float32](part(z.ListW, z.ListW+4*choices))
+	s.list, s.listW = view[uint64](part(z.List, z.List+8*choices)), view[float32](part(z.ListW, z.ListW+4*choices))
 	s.listN = view[int32](part(z.ListN, z.ListN+4*p.MaxTokens))
 	w := kernels.Stage{
 		Box: box, Posted: posted, X: at(z.X), Scales: at(z.Scales), Idx: at(z.Idx), W: at(z.Weights), Back: at(z.Back),
-		List: at(z.List), ListW: at(z.ListW), ListN: at(z.ListN),
+		Moves: at(z.Moves), Passes: at(z.Passes), List: at(z.List), ListW: at(z.ListW), ListN: at(z.ListN),
 	}
 	s.stage = up.words64(unsafe.Slice((*uint64)(unsafe.Pointer(&w)), unsafe.Sizeof(w)/8))
 }

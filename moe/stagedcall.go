@@ -23,6 +23,9 @@ func (s *stagedSlot) hand(stream uintptr, d *DeviceDispatched, in DeviceInput, f
 	err := s.g.e.launch(kernels.Hand, s.g.e.sms, kernels.Threads, uint32(kernels.SharedBase), stream,
 		s.s.ctx, s.stage, in.X, in.Scales, in.Idx, in.Weights, uint64(in.Tokens), uint64(kind), d.gen, d.routing.index,
 		uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C))
+	if err == nil {
+		err = s.g.e.launch(kernels.Moved, s.g.e.sms, kernels.Threads, uint32(kernels.SharedBase), stream, s.s.ctx, s.stage, in.X, in.Scales, d.gen)
+	}
 	if err == nil && wait {
 		err = s.take(stream, d)
 	}
@@ -40,7 +43,7 @@ func (s *stagedSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 	if f.Code == plan.None {
 		routing, gen = d.routing.at, d.gen
 	}
-	return s.g.e.launch(kernels.Back, s.g.e.reduceSMs, kernels.Threads, uint32(kernels.SharedBase), stream,
+	return s.g.e.launch(kernels.Back, s.g.backSMs, kernels.Threads, uint32(kernels.SharedBase), stream,
 		s.s.ctx, s.stage, routing, o.Y, gen, uint64(f.Code), uint64(f.A), uint64(f.B), uint64(f.C))
 }
 

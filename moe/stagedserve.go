@@ -72,6 +72,8 @@ func (s *stagedSlot) carry(n uint64) {
 	ctx, cancel := context.WithTimeout(s.g.life, e.opt.Deadline)
 	defer cancel()
 	r := s.request()
+	s.calling, s.g.now = n, s
+	s.box[kernels.BRefused] = 0
 	var err error
 	if r.call == plan.CallCombine {
 		err = s.combine(ctx, r)
@@ -85,10 +87,10 @@ func (s *stagedSlot) carry(n uint64) {
 	s.mu.Lock()
 	s.outcome.gen, s.outcome.err = r.gen, err
 	s.mu.Unlock()
-	s.box[kernels.BRefused] = 0
 	if err != nil {
 		s.box[kernels.BRefused] = 1
 	}
+	atomic.StoreUint64(&s.box[kernels.BPlanned], n)
 	atomic.StoreUint64(&s.box[kernels.BDone], n)
 }
 
@@ -170,8 +172,9 @@ func (s *stagedSlot) fetched(d *Dispatched, to *DeviceRouting) {
 	r, sz := d.routing, &hs.e.arena.sizes
 	pl, a := &r.place, &r.arrived
 	l := lister{s: s}
-	l.piece(s.s.base+uint64(c.Rows), s.g.hostAddr(hs, sz.RowAt(&e.p, 0)), pl.Rows*e.p.RowBytes)
-	l.piece(s.s.base+uint64(c.Scales), s.g.hostAddr(hs, sz.ScalesAt(&e.p, 0)), pl.Rows*e.p.ScaleBytes)
+	s.box[kernels.BRows] = s.g.hostAddr(hs, sz.RowAt(&e.p, 0))
+	s.box[kernels.BScales] = s.g.hostAddr(hs, sz.ScalesAt(&e.p, 0))
+	s.pass(r)
 	l.beside(c.Source, bytesOf(a.Source))
 	l.beside(c.Token, bytesOf(a.Token))
 	l.beside(c.Local, bytesOf(a.Local))
@@ -244,7 +247,7 @@ func (s *stagedSlot) combine(ctx context.Context, r request) error {
 		give = hs.giveReady
 	}
 	if r.fault.Code == plan.None {
-		n := d.OutputRows * host.p.YBytes
+		n := d.OutputRows * host.p.YBytes // what goes to this node is not there
 		if host.p.AtExpert {
 			n = d.routing.place.Records * host.p.PartialBytes
 		}
@@ -253,9 +256,8 @@ func (s *stagedSlot) combine(ctx context.Context, r request) error {
 	if _, err := hs.bring(ctx, d, r.fault, sent, give); err != nil {
 		return err
 	}
-	s.listSums(d.routing)
+	s.listSums(d)
 	s.box[kernels.BSums] = uint64(d.routing.sent.T)
-	s.box[kernels.BResults] = s.g.hostAddr(hs, host.arena.sizes.BackAt(&host.p, 0))
 	return nil
 }
 
@@ -267,29 +269,119 @@ func (s *slot) giveReady(d *Dispatched, shares []byte, to int) (int64, error) {
 	return end - from, s.put(s.e.arena.sizes.BackAt(p, pl.ReturnBase[to]), shares[from:end], to)
 }
 
-// listSums lists for each token the rows to add up, as slot.gather goes through them.
-func (s *stagedSlot) listSums(r *Routing) {
-	if s.listed == r.number {
-		return
+// planned lists what a dispatch sends within the node, and lets the device begin.
+func (g *staged) planned(r *Routing) {
+	s, e, n := g.now, g.host, 0
+	rows := int64(0)
+	for _, run := range r.runs {
+		if e.carries(int(run.To)) {
+			rows += run.N
+		}
 	}
-	s.listed = r.number
-	hs, p := s.handle.s, &s.g.e.p
-	hs.homing.Start(p, hs.e.owners, &r.place)
+	most := g.stretch(rows)
+	for _, run := range r.runs {
+		if e.carries(int(run.To)) {
+			n = stretches(s.moves, n, most, plan.Forward{To: run.To, N: run.N, From: int64(run.Token), Row: run.Row})
+		}
+	}
+	s.box[kernels.BMoves] = uint64(n)
+	atomic.StoreUint64(&s.box[kernels.BPlanned], s.calling)
+}
+
+// pass lists the rows that have come from other nodes, those to be passed on, and those
+// that are padding.
+func (s *stagedSlot) pass(r *Routing) {
+	rank, rows := int32(s.g.e.rank), int64(0)
+	landed := func(f *plan.Forward) bool { return f.To == rank && f.From == f.Row }
+	for _, all := range r.relay {
+		for _, f := range all {
+			rows += f.N
+		}
+	}
+	n, most := 0, s.g.stretch(rows)
+	for i, word := range []int{kernels.BLanded, kernels.BPassed} {
+		before := n
+		for _, all := range r.relay {
+			for _, f := range all {
+				if landed(&f) == (i == 0) {
+					n = stretches(s.passes, n, most, f)
+				}
+			}
+		}
+		s.box[word] = uint64(n - before)
+	}
+	before := n
+	if s.g.e.p.ExpertMajor {
+		for l, count := range r.place.Counts {
+			if from, to := r.place.Offsets[l]+count, r.place.Offsets[l+1]; from < to {
+				n = stretches(s.passes, n, to-from, plan.Forward{To: rank, N: to - from, From: from, Row: from})
+			}
+		}
+	}
+	s.box[kernels.BBlank] = uint64(n - before)
+}
+
+// stretch is how many rows a warp moves at once, of so many: each has some to do.
+func (g *staged) stretch(rows int64) int64 {
+	const most = 16
+	return min(max(rows/int64(g.e.sms*kernels.Threads/32), 1), most)
+}
+
+// stretches lists rows to be moved, no more than most at once, from entry n on.
+func stretches(all []kernels.Move, n int, most int64, f plan.Forward) int {
+	for i := int64(0); i < f.N; i += most {
+		all[n] = kernels.Move{To: f.To, N: int32(min(most, f.N-i)), From: f.From + i, Row: f.Row + i}
+		n++
+	}
+	return n
+}
+
+// listSums lists for each token where the rows to add up are, in the order of
+// slot.gather: at a rank of this node, or come from another.
+func (s *stagedSlot) listSums(d *Dispatched) {
+	g, r, hs, p := s.g, d.routing, d.s, &s.g.e.p
+	e, pl := g.host, &r.place
+	row := uint64(p.BackBytes())
+	home := g.hostAddr(hs, e.arena.sizes.BackAt(p, 0))
+	hs.homing.Start(p, e.owners, pl)
+	next := append([]int64(nil), pl.RecordBase...)
+	switch {
+	case p.AtExpert:
+	case p.ExpertMajor:
+		next = append(next[:0], pl.ExpertBase...)
+	default:
+		next = append(next[:0], pl.PairBase...)
+	}
+	// at is where a result of a rank is: its i-th there, or the j-th of what came.
+	at := func(rank int32, i int32, j int64) uint64 {
+		k := next[i]
+		next[i]++
+		if e.carries(int(rank)) {
+			return s.s.peers[rank] + uint64(g.e.layout.Ctx.Back) + uint64(k)*row
+		}
+		return home + uint64(j)*row
+	}
 	for t := range r.sent.T {
 		from := t * p.TopK
 		choices, n := r.sent.Idx[from:from+p.TopK], 0
 		if p.AtExpert {
-			hs.ranks = hs.e.owners.RanksOf(choices, hs.ranks[:0])
+			hs.ranks = e.owners.RanksOf(choices, hs.ranks[:0])
 			for _, rank := range hs.ranks {
-				s.list[from+n] = hs.homing.Share(rank)
+				s.list[from+n] = at(rank, rank, hs.homing.Share(rank))
 				n++
 			}
 		} else {
-			for k, e := range choices {
-				if e >= 0 {
-					s.list[from+n], s.listW[from+n] = hs.homing.Choice(e), r.sent.Weights[from+k]
-					n++
+			for k, x := range choices {
+				if x < 0 {
+					continue
 				}
+				rank := int32(e.owners.Rank(int(x)))
+				i := rank
+				if p.ExpertMajor {
+					i = x
+				}
+				s.list[from+n], s.listW[from+n] = at(rank, i, hs.homing.Choice(x)), r.sent.Weights[from+k]
+				n++
 			}
 		}
 		s.listN[t] = int32(n)

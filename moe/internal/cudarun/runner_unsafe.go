@@ -188,11 +188,12 @@ func (r *Runner) FreePinned(p unsafe.Pointer) error {
 	return r.in(func() error { return r.lib.MemFreeHost(p) })
 }
 
-// Register pins host memory. What is pinned already, by whomever, stays theirs.
-func (r *Runner) Register(p unsafe.Pointer, n int64) (addr uint64, err error) {
+// Register pins host memory. What is pinned already, and not known to be, was so by
+// somebody who has given the memory up since: the device would see what is there no more.
+func (r *Runner) Register(p unsafe.Pointer, n int64, known bool) (addr uint64, err error) {
 	err = r.in(func() error {
 		err := r.lib.MemHostRegister(p, uint64(n))
-		if err != nil && cuda.Code(err) != cuda.AlreadyRegistered {
+		if err != nil && !(known && cuda.Code(err) == cuda.AlreadyRegistered) {
 			return fmt.Errorf("moe: pin %d B of the symmetric heap: %w", n, err)
 		}
 		if err == nil {

@@ -18,6 +18,7 @@ extern "C" int moe_emulate(const char *kernel, unsigned blocks, unsigned threads
   ON(moe_sent, c, P(1), P(2), P(3));
   ON(moe_unpack, c, P(1), P(2), P(3));
   ON(moe_hand, c, (Stage *)P(1), P(2), P(3), P(4), P(5), P(6), P(7), P(8), P(9), P(10), P(11), P(12), P(13));
+  ON(moe_move, c, (Stage *)P(1), P(2), P(3), P(4));
   ON(moe_take, c, (Stage *)P(1), P(2));
   ON(moe_back, c, (Stage *)P(1), P(2), (const char *)P(3), P(4), P(5), P(6), P(7), P(8));
   ON(moe_sum, c, (Stage *)P(1), (const float *)P(2), (char *)P(3), P(4), P(5));

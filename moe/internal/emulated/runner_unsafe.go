@@ -123,7 +123,7 @@ func (r *Runner) Pinned(n int64) (unsafe.Pointer, uint64, error) {
 func (r *Runner) FreePinned(p unsafe.Pointer) error { return r.Free(uint64(uintptr(p))) }
 
 // Register is the address.
-func (r *Runner) Register(p unsafe.Pointer, _ int64) (uint64, error) {
+func (r *Runner) Register(p unsafe.Pointer, _ int64, _ bool) (uint64, error) {
 	return uint64(uintptr(p)), nil
 }
 

@@ -1308,8 +1308,9 @@ DEV void ready(Shared *sh, uint64_t r, uint64_t gen, Fault f) {
   announce(c, F_READY, seq, call_combine, 0, number, f, threadIdx.x, blockDim.x);
 }
 
-// reduce adds up what the experts here made of each received row.
-DEV void reduce(const Ctx &c, uint64_t r, const char *y, char *out) {
+// reduce adds up what the experts here made of each received row, to out, or what goes
+// to ranks afar to far_out if there is such a place.
+DEV void reduce(const Ctx &c, uint64_t r, const char *y, char *out, char *far_out) {
   uint64_t p = mine(c);
   const int64_t *start = at<int64_t>(p, c.pair_start), *from = at<int64_t>(r, c.r_from);
   Pairs terms;
@@ -1323,13 +1324,13 @@ DEV void reduce(const Ctx &c, uint64_t r, const char *y, char *out) {
   int shift = split(records, all, c.hidden);
   for (int64_t v = (int64_t)blockIdx.x * WARPS + WARP; v < records << shift; v += all) {
     int64_t i = v >> shift, to = i;
-    if (c.engine) {
+    if (c.engine || far_out) {
       while (i >= from[s + 1]) s++;
-      to = engine_base(c, s) + i - from[s];
     }
+    if (c.engine) to = engine_base(c, s) + i - from[s];
     terms.first = start[i];
     sum_any<true>(terms, (int)(start[i + 1] - start[i]), c.hidden, c.y_size, c.share_size, wide, 0,
-                  out + to * c.hidden * c.share_size, ((unsigned)v & ((1u << shift) - 1)) * 32 + LANE, 32u << shift);
+                  (far_out && is_far(c, s) ? far_out : out) + to * c.hidden * c.share_size, ((unsigned)v & ((1u << shift) - 1)) * 32 + LANE, 32u << shift);
   }
 }
 
@@ -1361,7 +1362,7 @@ moe_offer(const Slot *slot, uint64_t r, const char *y, uint64_t gen, uint64_t wh
   const Ctx &c = sh->c;
   Fault f = {code, a, b, cc};
   if (!code && valid(c, r, gen)) {
-    if (what == 1) reduce(c, r, y, at<char>(mine(c), c.back));
+    if (what == 1) reduce(c, r, y, at<char>(mine(c), c.back), 0);
     else if (what == 2) put_out(c, r, y);
   }
   if (leave(sh, -1, 0)) ready(sh, r, gen, f);
@@ -1618,31 +1619,58 @@ moe_unpack(const Slot *slot, uint64_t r, int64_t from, int64_t to) {
   }
 }
 
-// Between nodes: rows go by way of the host, whose engine places them. moe_hand and
-// moe_back lay a call's input out in host memory and post it in the slot's box; a
-// goroutine makes the call and answers there; moe_take and moe_sum fetch what came.
+// Between nodes: rows to other nodes go by way of the host, whose engine says where all
+// rows belong; those to this node go straight. moe_hand lays a dispatch's input out in host
+// memory and posts the call in the slot's box; a goroutine makes the call and answers there. moe_move sends
+// rows within the node as soon as it is known where they go. moe_take fetches what
+// came from other nodes and passes it on. moe_back and moe_sum are the halves of a combine.
+// Flags, among the ranks of a node (others are far), carry the number of the call.
 
 struct Stage {
-  uint64_t box, posted;              // words of the host; the calls that all slots have posted
-  uint64_t x, scales, idx, w, back;  // room in host memory
-  uint64_t list, list_w, list_n;     // what to add up for each token
-  uint64_t call, gen, exits;         // the slot's latest call, the dispatch its rows are of, blocks that are through
+  uint64_t box, posted;                        // words of the host; the calls that all slots have posted
+  uint64_t x, scales, idx, w, back;            // host memory: what goes out
+  uint64_t moves, passes, list, list_w, list_n;  // what the host says: rows to send, to pass on, to add up
+  uint64_t call, gen, combined, exits;         // the slot's latest call, the dispatch its rows are of, the latest combine, blocks that are through
 };
-enum { B_SEQ, B_KIND, B_TOKENS, B_GEN, B_ROUTING, B_CODE, B_A, B_B, B_C, B_DONE, B_REFUSED, B_PIECES, B_SUMS, B_RESULTS, B_TABLE = 16 };
+enum { B_SEQ, B_KIND, B_TOKENS, B_GEN, B_ROUTING, B_CODE, B_A, B_B, B_C, B_DONE, B_REFUSED, B_PLANNED, B_MOVES, B_ROWS, B_SCALES, B_LANDED, B_PASSED, B_BLANK, B_PIECES, B_SUMS, B_TABLE = 24 };
 
 struct Piece {
   uint64_t to, from;
   int64_t bytes;
 };
 
-// answered waits until the slot's latest call was answered, by all threads of a block.
-DEV bool answered(Shared *sh, const Stage *st) {
-  if (threadIdx.x == 0 && !reach(sh->c, (const uint64_t *)st->box + B_DONE, st->call, now())) {
+struct Move {  // n rows from a row on, to a row on at a rank
+  int to, n;
+  int64_t from, row;
+};
+
+// answered waits for a word of the answer to the slot's latest call, by all threads of a
+// block.
+DEV bool answered(Shared *sh, const Stage *st, int word) {
+  if (threadIdx.x == 0 && !reach(sh->c, (const uint64_t *)st->box + word, st->call, now())) {
     sh->ok = 0;
-    fail(sh, timed_out, sh->c.rank, 0, st->call, 0);
+    fail(sh, timed_out, sh->c.rank, word, st->call, 0);
   }
   __syncthreads();
   return sh->ok != 0;
+}
+
+// await_near is await for the ranks of this node.
+DEV bool await_near(Shared *sh, int kind, uint64_t v) {
+  const Ctx &c = sh->c;
+  uint64_t begin = now();
+  for (int64_t s = threadIdx.x; s < c.ranks; s += blockDim.x) {
+    if (is_far(c, s) || reach(c, flag(c, c.rank, kind, s), v, begin)) continue;
+    sh->ok = 0;
+    fail(sh, timed_out, s, kind, v, 0);
+  }
+  __syncthreads();
+  return sh->ok != 0;
+}
+
+DEV void tell_near(const Ctx &c, int kind, uint64_t v) {
+  for (int64_t s = threadIdx.x; s < c.ranks; s += blockDim.x)
+    if (!is_far(c, s)) store_release(flag(c, s, kind, c.rank), v);
 }
 
 // through counts this block out; true, for all its threads, in the last one.
@@ -1651,18 +1679,45 @@ DEV bool through(Shared *sh, Stage *st) {
   if (threadIdx.x == 0) {
     __threadfence_system();
     sh->last = add64(&st->exits, 1) == gridDim.x - 1;
-    if (sh->last) st->exits = 0;
+    if (sh->last) st->exits = state(sh->c)[S_BAR] = 0;
     __threadfence_system();
   }
   __syncthreads();
   return sh->last != 0;
 }
 
+// haul is copy by a warp, a few vectors at once on their way.
+DEV void haul(char *d, const char *s, int64_t n) {
+  if (((uint64_t)d | (uint64_t)s | (uint64_t)n) & 15) return copy(d, s, n, LANE, 32);
+  const int some = 4;
+  uint4 *to = (uint4 *)d;
+  const uint4 *from = (const uint4 *)s;
+  for (int64_t i = LANE; i < n / 16; i += 32 * some) {
+    uint4 v[some];
+#pragma unroll
+    for (int u = 0; u < some; u++)
+      if (i + u * 32 < n / 16) v[u] = from[i + u * 32];
+#pragma unroll
+    for (int u = 0; u < some; u++)
+      if (i + u * 32 < n / 16) to[i + u * 32] = v[u];
+  }
+}
+
 // lay copies by all blocks, a warp a stretch.
 DEV void lay(uint64_t to, uint64_t from, int64_t bytes) {
   const int64_t stretch = 4096;
   for (int64_t i = ((int64_t)blockIdx.x * WARPS + WARP) * stretch; i < bytes; i += (int64_t)gridDim.x * WARPS * stretch)
-    copy((char *)to + i, (const char *)from + i, min(stretch, bytes - i), LANE, 32);
+    haul((char *)to + i, (const char *)from + i, min(stretch, bytes - i));
+}
+
+// carry moves rows and their scales by all blocks.
+DEV void carry(const Ctx &c, uint64_t moves, uint64_t n, uint64_t rows, uint64_t scales) {
+  for (uint64_t i = (uint64_t)blockIdx.x * WARPS + WARP; i < n; i += (uint64_t)gridDim.x * WARPS) {
+    Move m = ((const Move *)moves)[i];
+    uint64_t to = peer(c, m.to);
+    haul(at<char>(to, c.rows + m.row * c.row_bytes), at<char>(rows, m.from * c.row_bytes), m.n * c.row_bytes);
+    haul(at<char>(to, c.scales + m.row * c.scale_bytes), at<char>(scales, m.from * c.scale_bytes), m.n * c.scale_bytes);
+  }
 }
 
 // post tells the host of a call, by the last block.
@@ -1687,56 +1742,101 @@ moe_hand(const Slot *slot, Stage *st, uint64_t x, uint64_t scales, uint64_t idx,
   Shared *sh = (Shared *)SHARED;
   if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
-  if (!answered(sh, st)) return give_up(sh, gen);
+  if (!answered(sh, st, B_DONE)) return give_up(sh, gen);
   if (!code) {
-    lay(st->x, x, tokens * c.row_bytes);
-    lay(st->scales, scales, tokens * c.scale_bytes);
     if (kind == call_dispatch) {
       lay(st->idx, idx, tokens * c.topk * 4);
       lay(st->w, w, tokens * c.topk * 4);
     }
+    lay(st->x, x, tokens * c.row_bytes);
+    lay(st->scales, scales, tokens * c.scale_bytes);
   }
   Fault f = {code, a, b, cc};
   if (through(sh, st)) post(st, kind, tokens, gen, routing, f);
 }
 
-// moe_take fetches what a dispatch has brought: the pieces that the answer lists.
+// moe_move sends the rows of a dispatch to the ranks of this node.
+KERNEL(512)
+moe_move(const Slot *slot, Stage *st, uint64_t x, uint64_t scales, uint64_t gen) {
+  Shared *sh = (Shared *)SHARED;
+  if (!enter(slot, sh)) return;
+  if (!answered(sh, st, B_PLANNED)) return give_up(sh, gen);
+  const uint64_t *box = (const uint64_t *)st->box;
+  if (!box[B_REFUSED]) carry(sh->c, st->moves, box[B_MOVES], x, scales);
+}
+
+// moe_take fetches what a dispatch has brought: the pieces and rows that the answer
+// lists, and rows that are then passed on. Whoever has heard of all ranks of the node
+// has all rows.
 KERNEL(512)
 moe_take(const Slot *slot, Stage *st, uint64_t gen) {
   Shared *sh = (Shared *)SHARED;
   if (!enter(slot, sh)) return;
-  if (!answered(sh, st)) return give_up(sh, gen);
+  const Ctx &c = sh->c;
+  if (!answered(sh, st, B_DONE)) return give_up(sh, gen);
   const uint64_t *box = (const uint64_t *)st->box;
   bool refused = box[B_REFUSED] != 0;
-  const Piece *p = (const Piece *)(box + B_TABLE);
-  for (uint64_t i = 0; i < box[B_PIECES] && !refused; i++) lay(p[i].to, p[i].from, p[i].bytes);
-  if (through(sh, st) && threadIdx.x == 0) st->gen = refused ? 0 : gen;
+  if (!refused) {
+    const Piece *p = (const Piece *)(box + B_TABLE);
+    for (uint64_t i = 0; i < box[B_PIECES]; i++) lay(p[i].to, p[i].from, p[i].bytes);
+    uint64_t landed = box[B_LANDED], passed = box[B_PASSED], n = box[B_BLANK], m = mine(c);
+    carry(c, st->passes, landed, box[B_ROWS], box[B_SCALES]);
+    const Move *blank = (const Move *)st->passes + landed + passed;
+    for (uint64_t i = blockIdx.x; i < n; i += gridDim.x) {
+      zero(at<char>(m, c.rows + blank[i].row * c.row_bytes), blank[i].n * c.row_bytes, threadIdx.x, blockDim.x);
+      zero(at<char>(m, c.scales + blank[i].row * c.scale_bytes), blank[i].n * c.scale_bytes, threadIdx.x, blockDim.x);
+    }
+    if (passed) {
+      if (!meet(sh, 1)) return give_up(sh, gen);
+      carry(c, st->passes + landed * sizeof(Move), passed, m + c.rows, m + c.scales);
+    }
+  }
+  if (!through(sh, st)) return;
+  if (!refused) {
+    tell_near(c, F_DATA, st->call);
+    if (!await_near(sh, F_DATA, st->call)) return give_up(sh, gen);
+  }
+  if (threadIdx.x == 0) st->gen = refused ? 0 : gen;
 }
 
-// moe_back posts a combine: the sums of what the experts here made of each row, or what
-// they made.
+// put_back leaves what the experts made where moe_back says.
+DEV void put_back(const Ctx &c, const Stage *st, uint64_t r, const char *y) {
+  uint64_t p = mine(c);
+  int64_t bytes = c.hidden * c.y_size, s = 0;
+  const int64_t *h = (const int64_t *)r, *from = at<int64_t>(r, c.r_from), *start = at<int64_t>(p, c.pair_start);
+  int64_t n = c.expert_major ? h[H_ROWS] : h[H_PAIRS];
+  for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < n; i += (int64_t)gridDim.x * WARPS) {
+    if (c.expert_major) s = at<int>(p, c.source)[i];
+    else while (i >= start[from[s + 1]]) s++;
+    if (s >= 0) haul(at<char>(is_far(c, s) ? st->back : p + c.back, i * bytes), y + i * bytes, bytes);
+  }
+}
+
+// moe_back posts a combine: what the experts here made of each row, or sums of it, is
+// left here for the ranks of this node and in host memory for the others.
 KERNEL(512)
 moe_back(const Slot *slot, Stage *st, uint64_t r, const char *y, uint64_t gen, uint64_t code, uint64_t a, uint64_t b, uint64_t cc) {
   Shared *sh = (Shared *)SHARED;
   if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
-  if (!answered(sh, st)) return give_up(sh, gen);
+  if (!answered(sh, st, B_DONE)) return give_up(sh, gen);
   if (!code && st->gen != gen) code = stale;
   if (!code) {
-    const int64_t *h = (const int64_t *)r;
-    if (c.at_expert) reduce(c, r, y, (char *)st->back);
-    else lay(st->back, (uint64_t)y, (c.expert_major ? h[H_ROWS] : h[H_PAIRS]) * c.hidden * c.y_size);
+    if (!await_near(sh, F_DONE, st->combined)) return give_up(sh, gen);
+    if (c.at_expert) reduce(c, r, y, at<char>(mine(c), c.back), (char *)st->back);
+    else put_back(c, st, r, y);
   }
   Fault f = {code, a, b, cc};
-  if (through(sh, st)) post(st, call_combine, 0, gen, 0, f);
+  if (!through(sh, st)) return;
+  post(st, call_combine, 0, gen, 0, f);
+  __syncthreads();
+  if (!code) tell_near(c, F_READY, st->call);
 }
 
 struct Results {  // for one token
-  const char *base;
-  const int64_t *list;
+  const uint64_t *list;
   const float *w;
-  int64_t bytes;
-  DEV const char *row(int64_t j) const { return base + list[j] * bytes; }
+  DEV const char *row(int64_t j) const { return (const char *)list[j]; }
   DEV float weight(int64_t j) const { return w[j]; }
 };
 
@@ -1746,19 +1846,18 @@ moe_sum(const Slot *slot, Stage *st, const float *bias, char *out, uint64_t gen,
   Shared *sh = (Shared *)SHARED;
   if (!enter(slot, sh)) return;
   const Ctx &c = sh->c;
-  if (!answered(sh, st)) return give_up(sh, gen);
+  if (!answered(sh, st, B_DONE)) return give_up(sh, gen);
   const uint64_t *box = (const uint64_t *)st->box;
   if (box[B_REFUSED]) return;
+  if (!await_near(sh, F_READY, st->call)) return give_up(sh, gen);
   int64_t K = c.topk, size = c.at_expert ? c.share_size : c.y_size, tokens = box[B_SUMS];
   bool wide = c.hidden % 8 == 0 && ((uint64_t)out & 15) == 0;
   Results terms;
-  terms.base = (const char *)box[B_RESULTS];
-  terms.bytes = c.hidden * size;
   int64_t all = (int64_t)gridDim.x * WARPS;
   int shift = split(tokens, all, c.hidden);
   for (int64_t i = (int64_t)blockIdx.x * WARPS + WARP; i < tokens << shift; i += all) {
     int64_t t = i >> shift;
-    terms.list = (const int64_t *)st->list + t * K;
+    terms.list = (const uint64_t *)st->list + t * K;
     terms.w = (const float *)st->list_w + t * K;
     const float *b = bias ? bias + (options & o_own_bias ? t * c.hidden : 0) : 0;
     int n = ((const int *)st->list_n)[t];
@@ -1767,6 +1866,9 @@ moe_sum(const Slot *slot, Stage *st, const float *bias, char *out, uint64_t gen,
     if (c.at_expert) sum_any<false>(terms, n, c.hidden, size, 2, wide, b, o, lane, lanes);
     else sum_any<true>(terms, n, c.hidden, size, 2, wide, b, o, lane, lanes);
   }
+  if (!through(sh, st)) return;
+  tell_near(c, F_DONE, st->call);
+  if (threadIdx.x == 0) st->combined = st->call;
 }
 
 // moe_fill sets words.

@@ -50,7 +50,7 @@ func TestMirror(t *testing.T) {
 	staged := mirrored(t, text, "struct Stage {", reflect.TypeFor[Stage]())
 	require.Contains(t, staged, fmt.Sprintf("B_TABLE = %d", BTable))
 	box, _, _ := strings.Cut(staged[strings.Index(staged, "enum { B_SEQ"):], "B_TABLE")
-	require.Equal(t, BResults+1, strings.Count(box, ","))
+	require.Equal(t, BSums+1, strings.Count(box, ","))
 	require.Contains(t, rest, fmt.Sprintf("mover_warps = %d, most_stages = %d, near_peers = %d", moverWarps, maxStages, NearPeers))
 	require.Contains(t, rest, fmt.Sprintf("fetch_stages = %d, fetch_piece = %d", fetchStages, fetchPiece))
 	require.Contains(t, rest, fmt.Sprintf("last_part = %d", LastPart))

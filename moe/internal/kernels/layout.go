@@ -31,10 +31,10 @@ type Slot struct {
 // Stage is what the device knows of a slot whose rows go by way of the host: struct
 // Stage of kernels.cu.
 type Stage struct {
-	Box, Posted             uint64
-	X, Scales, Idx, W, Back uint64
-	List, ListW, ListN      uint64
-	Call, Gen, Exits        uint64
+	Box, Posted                       uint64
+	X, Scales, Idx, W, Back           uint64
+	Moves, Passes, List, ListW, ListN uint64
+	Call, Gen, Combined, Exits        uint64
 }
 
 // Words of a box, in which the device posts a call and the host answers.
@@ -50,15 +50,27 @@ const (
 	BC
 	BDone    // the latest call that was answered
 	BRefused // it came to nothing
-	BPieces  // what a dispatch has brought: so many of PieceWords from BTable on
-	BSums    // tokens that a combine gives
-	BResults // where its results begin
-	BTable   = 16
+	BPlanned // the latest call of which is known what goes where, or that it was refused
+	BMoves   // rows to send: so many
+	BRows    // where rows from other nodes have arrived, and their scales
+	BScales
+	BLanded // of these so many are to be fetched,
+	BPassed // then so many passed on,
+	BBlank  // and so many left zero
+	BPieces // what else a dispatch has brought: so many of PieceWords from BTable on
+	BSums   // tokens that a combine gives
+	BTable  = 24
 
 	PieceWords = 3 // to, from, bytes
 	mostPieces = 16
 	BoxWords   = BTable + mostPieces*PieceWords
 )
+
+// Move is rows to be moved: struct Move of kernels.cu.
+type Move struct {
+	To, N     int32
+	From, Row int64
+}
 
 // Layout is the sizes that follow from an engine's parameters.
 type Layout struct {

@@ -31,6 +31,7 @@ const (
 	Sent
 	Unpack
 	Hand
+	Moved
 	Take
 	Back
 	Sum
@@ -43,12 +44,14 @@ const (
 func (k Kernel) String() string {
 	return [Kernels]string{
 		"moe_dispatch", "moe_await", "moe_offer", "moe_seen", "moe_combine",
-		"moe_pack", "moe_sent", "moe_unpack", "moe_hand", "moe_take", "moe_back", "moe_sum", "moe_fill", "moe_to_fp8", "moe_from_fp8",
+		"moe_pack", "moe_sent", "moe_unpack", "moe_hand", "moe_move", "moe_take", "moe_back", "moe_sum", "moe_fill", "moe_to_fp8", "moe_from_fp8",
 	}[k]
 }
 
 // Params is how many parameters it has.
-func (k Kernel) Params() int { return [Kernels]int{17, 5, 9, 2, 7, 5, 4, 4, 14, 3, 9, 6, 3, 5, 5}[k] }
+func (k Kernel) Params() int {
+	return [Kernels]int{17, 5, 9, 2, 7, 5, 4, 4, 14, 5, 3, 9, 6, 3, 5, 5}[k]
+}
 
 // MaxParams is the most parameters of a kernel.
 const MaxParams = 17
@@ -74,8 +77,9 @@ type Runner interface {
 	Pinned(n int64) (p unsafe.Pointer, addr uint64, err error)
 	FreePinned(p unsafe.Pointer) error
 
-	// Register makes host memory reachable, Unregister undoes it.
-	Register(p unsafe.Pointer, n int64) (addr uint64, err error)
+	// Register makes host memory reachable, Unregister undoes it. known says that
+	// somebody may have done so already, who keeps it so for longer.
+	Register(p unsafe.Pointer, n int64, known bool) (addr uint64, err error)
 	Unregister(p unsafe.Pointer) error
 
 	// Export names memory of Alloc to other processes and the devices of this one,

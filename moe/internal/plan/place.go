@@ -6,6 +6,7 @@ type Placement struct {
 	// As a sender.
 	RecordBase []int64 // by rank: my first record there; rank-major also my first row
 	ExpertBase []int64 // by expert, expert-major: my first row at its owner
+	PairBase   []int64 // by rank: my first choice among those it receives
 
 	// As a receiver.
 	Records int64   // in all
@@ -32,6 +33,7 @@ type Placement struct {
 func Place(p *Params, o *Owners, sz *Sizes, m *Matrix, self int, pl *Placement) Fault {
 	pl.RecordBase = zeroed(pl.RecordBase, p.Ranks)
 	pl.ExpertBase = zeroed(pl.ExpertBase, p.Experts)
+	pl.PairBase = zeroed(pl.PairBase, p.Ranks)
 	for r := range p.Ranks {
 		records, rows := int64(0), int64(0)
 		for s := range p.Ranks {
@@ -60,6 +62,11 @@ func Place(p *Params, o *Owners, sz *Sizes, m *Matrix, self int, pl *Placement) 
 		}
 		if records > sz.RecordCap {
 			return Fault{TooManyRows, int64(r), records, sz.RecordCap}
+		}
+	}
+	for s := range self {
+		for e, n := range m.PairsOf(p, s) {
+			pl.PairBase[o.rank[e]] += int64(n)
 		}
 	}
 	pl.receive(p, o, m, self)

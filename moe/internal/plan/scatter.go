@@ -115,6 +115,16 @@ func (x *Scattered) forward(n *Nodes, via, to place) {
 	*open = int32(len(*all))
 }
 
+// List adds to each receiver's list the rows that are sent there, from where they lie to
+// the same place: who moves rows itself must know which have come.
+func (x *Scattered) List() {
+	for to, runs := range x.Runs {
+		for _, run := range runs {
+			x.Forwards[to] = append(x.Forwards[to], Forward{To: run.To, N: run.N, From: run.Row, Row: run.Row})
+		}
+	}
+}
+
 // A list of forwards travels as their number, then each.
 const (
 	listHead     = 8

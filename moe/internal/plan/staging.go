@@ -5,12 +5,16 @@ package plan
 type Staging struct {
 	X, Scales, Idx, Weights int64
 	Back                    int64 // what is sent in a combine
+	Moves, Passes           int64 // lists of rows to be moved: to this node, from others
 	List, ListW, ListN      int64 // what to add up: for each token its rows, weights, and how many
 	Slot, Total             int64 // bytes, rounded to whole pages
 }
 
 // page is what memory that a device reaches is rounded to.
 const page = 4096
+
+// MoveBytes is the length of an entry of a list of moves.
+const MoveBytes = 24
 
 // Stage computes it. ok is false where a number exceeds 2^63-1.
 func Stage(p *Params, sz *Sizes) (s Staging, ok bool) {
@@ -36,6 +40,8 @@ func Stage(p *Params, sz *Sizes) (s Staging, ok bool) {
 	s.Idx = area(choices, 4)
 	s.Weights = area(choices, 4)
 	s.Back = area(back, c.mul(p.Hidden, row))
+	s.Moves = area(choices, MoveBytes)
+	s.Passes = area(c.add(c.mul(c.mul(int64(p.Ranks), p.MaxTokens), p.Fan), ceilDiv(int64(p.Experts), int64(p.Ranks))), MoveBytes)
 	s.List = area(choices, 8)
 	s.ListW = area(choices, 4)
 	s.ListN = area(p.MaxTokens, 4)
