@@ -150,8 +150,8 @@ func EncodeForwards(all []Forward, b []byte) int64 {
 }
 
 // DecodeForwards appends the list in b to all. It was written by another process: ok is
-// false where it does not fit into b, leaves the node of rank self, or its rows the
-// buffers.
+// false where it does not fit into b, leaves the node of rank self, its rows leave the
+// buffers, or they are more than a source can have.
 func DecodeForwards(n *Nodes, sz *Sizes, self int, pl *Placement, b []byte, all []Forward) (_ []Forward, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < listHead {
@@ -161,6 +161,7 @@ func DecodeForwards(n *Nodes, sz *Sizes, self int, pl *Placement, b []byte, all 
 	if count > uint64(len(b)-listHead)/forwardBytes {
 		return all, false
 	}
+	left := (sz.ListRoom - listHead) / forwardBytes // rows
 	all = slices.Grow(all, int(count))
 	for b = b[listHead:]; count > 0; count, b = count-1, b[forwardBytes:] {
 		to := le.Uint32(b)
@@ -173,7 +174,7 @@ func DecodeForwards(n *Nodes, sz *Sizes, self int, pl *Placement, b []byte, all 
 		if int(to) == self {
 			most = pl.Rows
 		}
-		if !within(f.Row, f.N, most) {
+		if left -= f.N; left < 0 || !within(f.Row, f.N, most) {
 			return all, false
 		}
 		all = append(all, f)

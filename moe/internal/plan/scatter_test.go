@@ -105,13 +105,15 @@ func FuzzForwards(f *testing.F) {
 	f.Add(slices.Repeat([]byte{0xff}, 40))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		sz, pl := Sizes{RowCap: 20}, Placement{Rows: 10}
+		sz, pl := Sizes{RowCap: 20, ListRoom: ListBytes(12)}, Placement{Rows: 10}
 		all, ok := DecodeForwards(n, &sz, 0, &pl, b, nil)
 		if !ok {
 			return
 		}
 		require.LessOrEqual(t, int64(len(all)), int64(len(b)))
+		rows := int64(0)
 		for _, f := range all {
+			rows += f.N
 			most := sz.RowCap
 			if f.To == 0 {
 				most = pl.Rows
@@ -119,5 +121,6 @@ func FuzzForwards(f *testing.F) {
 			require.True(t, f.To == 0 || f.To == 1)
 			require.True(t, f.N > 0 && f.From >= 0 && f.From+f.N <= pl.Rows && f.Row >= 0 && f.Row+f.N <= most)
 		}
+		require.LessOrEqual(t, rows, int64(12))
 	})
 }
