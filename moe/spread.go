@@ -54,7 +54,7 @@ func (s *slot) putList(r *Routing, to int, used int64) (int64, error) {
 	return used + int64(len(b)), s.put(e.arena.sizes.ListAt(e.rank), b, to)
 }
 
-// lists is the bytes of all lists of a routing.
+// listBytes is the bytes of all lists of a routing.
 func (r *Routing) listBytes(e *Engine) (n int64) {
 	for to, all := range r.scattered.Forwards {
 		if !e.nodes.Same(to, e.rank) {
@@ -90,17 +90,17 @@ func (s *slot) spread(ctx context.Context, r *Routing, decode bool) error {
 			}
 			r.traffic.Wire += passedOn(e, r.relay[source])
 		}
+		if e.carrier != nil {
+			continue // it passes them on
+		}
 		for _, f := range r.relay[source] {
-			if e.carrier != nil {
-				break
-			}
 			if err := s.pass(f); err != nil {
 				return err
 			}
 		}
 	}
 	for to := range e.p.Ranks {
-		if to != e.rank && e.nodes.Same(to, e.rank) && e.carrier == nil {
+		if e.carrier == nil && to != e.rank && e.nodes.Same(to, e.rank) {
 			if err := s.signal(wordSpread, s.seq, to); err != nil {
 				return err
 			}
