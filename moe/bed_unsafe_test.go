@@ -300,14 +300,19 @@ func deviceEngine(t testing.TB, b *bed, ranks int, cfg moe.Config, opt moe.Devic
 // is several launches, may be waiting there for one of them.
 func gathered(ctx context.Context, e *moe.DeviceEngine) error { return coll.Barrier(ctx, e.Team()) }
 
-// deviceTrip dispatches and combines once and compares all of it with the oracle.
-func deviceTrip(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *desk, in oracle.Input, bias []float32) error {
-	rank := e.Team().Rank()
-	x := d.load(in, rank)
+// dispatched loads this rank's input and dispatches it.
+func (d *desk) dispatched(ctx context.Context, e *moe.DeviceEngine, in oracle.Input) (moe.DeviceInput, *moe.DeviceDispatched, error) {
+	x := d.load(in, e.Team().Rank())
 	if err := gathered(ctx, e); err != nil {
-		return err
+		return x, nil, err
 	}
 	h, err := e.Dispatch(d.stream, x)
+	return x, h, err
+}
+
+// deviceTrip dispatches and combines once and compares all of it with the oracle.
+func deviceTrip(ctx context.Context, cfg moe.Config, e *moe.DeviceEngine, d *desk, in oracle.Input, bias []float32) error {
+	_, h, err := d.dispatched(ctx, e, in)
 	if err != nil {
 		return err
 	}

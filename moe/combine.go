@@ -194,24 +194,45 @@ func (s *slot) gather(r *Routing, bias []float32, out []byte) {
 		default:
 			copy(s.acc, bias[tok*p.Hidden:])
 		}
-		choices := r.sent.Idx[tok*int64(p.TopK) : (tok+1)*int64(p.TopK)]
-		if p.AtExpert {
-			s.ranks = s.e.owners.RanksOf(choices, s.ranks[:0])
-			for _, rank := range s.ranks {
-				at := s.homing.Share(rank) * row
-				sum.Add(s.acc, back[at:at+row], p.PartialBytes)
-			}
-		} else {
-			for k, e := range choices {
-				if e < 0 {
-					continue
-				}
-				at := s.homing.Choice(e) * row
-				sum.AddScaled(s.acc, back[at:at+row], p.YBytes, r.sent.Weights[tok*int64(p.TopK)+int64(k)])
+		for _, x := range s.results(r, int(tok)) {
+			y := back[x.home*row : (x.home+1)*row]
+			if p.AtExpert {
+				sum.Add(s.acc, y, p.PartialBytes)
+			} else {
+				sum.AddScaled(s.acc, y, p.YBytes, x.weight)
 			}
 		}
 		sum.Encode(out[tok*p.Hidden*bf16.Size:], s.acc, bf16.Size)
 	}
+}
+
+// result is one of those that are added up for a token: a rank's share, or a choice.
+type result struct {
+	rank, expert int32 // expert of a choice only
+	home         int64 // the row that it comes back to
+	weight       float32
+}
+
+// results lists those of token t in the order of the sum. s.homing was started, and this
+// is called for every token from 0 on.
+func (s *slot) results(r *Routing, t int) []result {
+	p, o := &s.e.p, s.e.owners
+	from := t * p.TopK
+	choices := r.sent.Idx[from : from+p.TopK]
+	s.found = s.found[:0]
+	if p.AtExpert {
+		s.ranks = o.RanksOf(choices, s.ranks[:0])
+		for _, rank := range s.ranks {
+			s.found = append(s.found, result{rank: rank, home: s.homing.Share(rank)})
+		}
+		return s.found
+	}
+	for k, e := range choices {
+		if e >= 0 {
+			s.found = append(s.found, result{int32(o.Rank(int(e))), e, s.homing.Choice(e), r.sent.Weights[from+k]})
+		}
+	}
+	return s.found
 }
 
 // sized is s with length n, reusing its memory.

@@ -131,6 +131,9 @@ func (e *DeviceEngine) FinishCombine(stream uintptr, d *DeviceDispatched, o Devi
 
 func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
 	e := s.e
+	if s.staged != nil {
+		return s.staged.sum(stream, d, o, f)
+	}
 	routing, gen, options := uint64(0), uint64(0), uint64(0)
 	if f.Code == plan.None {
 		routing, gen = d.routing.at, d.gen
@@ -140,14 +143,6 @@ func (s *deviceSlot) fetch(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 		if d.Output != 0 {
 			options |= kernels.OptDrain // the caller may write there next
 		}
-	}
-	if s.staged != nil {
-		if err := s.staged.sum(stream, o, gen, options); err != nil {
-			return err
-		}
-		return s.mark(stream)
-	}
-	if f.Code == plan.None {
 		if e.opt.Mover == MoverCopyEngine {
 			if err := s.pull(stream, d); err != nil {
 				return err

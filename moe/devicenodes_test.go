@@ -23,12 +23,7 @@ func TestDeviceNodes(t *testing.T) {
 				in := inputs(t, cfg, routing.Spec{Seed: 5, Holes: 0.2}, []int{40, 17, 0, 33, 40}[:c.ranks]...)
 				other := inputs(t, cfg, routing.Spec{Seed: 6, Kind: routing.Zipf, Exponent: 1}, []int{1, 40, 21, 40, 8}[:c.ranks]...)
 				deviceEngine(t, b.over(c.nodes), c.ranks, cfg, moe.DeviceOptions{SMs: 2}, func(ctx context.Context, e *moe.DeviceEngine, d *desk) error {
-					rank := e.Team().Rank()
-					x := d.load(in, rank)
-					if err := gathered(ctx, e); err != nil {
-						return err
-					}
-					h, err := e.Dispatch(d.stream, x)
+					x, h, err := d.dispatched(ctx, e, in)
 					if err != nil {
 						return err
 					}

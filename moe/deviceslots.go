@@ -64,7 +64,7 @@ func (e *DeviceEngine) reach(all []invite) (bases []uint64, err error) {
 
 // share settles what the PEs of a device share: its multiprocessors, since blocks that
 // wait for each other must all be running, and its link. It returns which ranks are on
-// other devices.
+// other devices, or, where they are of several nodes, on other nodes.
 func (e *DeviceEngine) share(mine invite, all []invite, sharing int) (far []uint64) {
 	e.sms = max(1, min(e.opt.SMs, e.run.Multiprocessors()/sharing))
 	e.reduceSMs = e.opt.ReduceSMs
@@ -75,15 +75,13 @@ func (e *DeviceEngine) share(mine invite, all []invite, sharing int) (far []uint
 	e.stage, e.stages = kernels.Stages(e.p.RowBytes)
 	far = make([]uint64, e.ranks)
 	for r, in := range all {
-		if in.Device != mine.Device || e.opt.far && r != e.rank {
+		away := in.Device != mine.Device || e.opt.far && r != e.rank
+		if e.spans {
+			away = !e.nodes.Same(r, e.rank)
+		}
+		if away {
 			far[r] = 1
 			e.interval = kernels.Interval(e.stage, e.sms, sharing)
-		}
-		if e.spans {
-			far[r] = 1
-			if e.nodes.Same(r, e.rank) {
-				far[r] = 0
-			}
 		}
 	}
 	if e.opt.far {

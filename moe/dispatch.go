@@ -214,9 +214,6 @@ func (s *slot) deliver(ctx context.Context, r *Routing, x, scales []byte, withRe
 	if err := s.spread(ctx, r, withRecords); err != nil {
 		return err
 	}
-	if err := s.spreadOver(ctx); err != nil {
-		return err
-	}
 	return s.finish(ctx, plan.Fault{})
 }
 

@@ -58,6 +58,7 @@ type slot struct {
 	lists   []byte
 	share   []byte
 	ranks   []int32
+	found   []result
 	acc     []float32
 }
 

@@ -64,8 +64,8 @@ func (r *Routing) listBytes(e *Engine) (n int64) {
 	return n
 }
 
-// spread passes on what comes from other nodes, as it comes, then tells the ranks of
-// this node so. Lists that have come are decoded, those of a cached dispatch are there.
+// spread passes on what comes from other nodes, as it comes, tells the ranks of this node
+// so and waits until they have passed on what is for this one. Lists that have come are decoded, those of a cached dispatch are there.
 func (s *slot) spread(ctx context.Context, r *Routing, decode bool) error {
 	e := s.e
 	if e.p.Fan == 0 {
@@ -99,9 +99,19 @@ func (s *slot) spread(ctx context.Context, r *Routing, decode bool) error {
 			}
 		}
 	}
+	if e.carrier != nil {
+		return nil
+	}
 	for to := range e.p.Ranks {
-		if e.carrier == nil && to != e.rank && e.nodes.Same(to, e.rank) {
+		if to != e.rank && e.nodes.Same(to, e.rank) {
 			if err := s.signal(wordSpread, s.seq, to); err != nil {
+				return err
+			}
+		}
+	}
+	for source := range e.p.Ranks {
+		if source != e.rank && e.nodes.Same(source, e.rank) {
+			if _, err := s.await(ctx, wordSpread, source, s.seq); err != nil {
 				return err
 			}
 		}
@@ -135,21 +145,4 @@ func (s *slot) passPart(to int, at, from, n int64) error {
 		return nil
 	}
 	return s.put(at, b, to)
-}
-
-// spreadOver waits until the ranks of this node have passed on what is for this one.
-func (s *slot) spreadOver(ctx context.Context) error {
-	e := s.e
-	if e.p.Fan == 0 || e.carrier != nil {
-		return nil
-	}
-	for source := range e.p.Ranks {
-		if source == e.rank || !e.nodes.Same(source, e.rank) {
-			continue
-		}
-		if _, err := s.await(ctx, wordSpread, source, s.seq); err != nil {
-			return err
-		}
-	}
-	return nil
 }

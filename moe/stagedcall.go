@@ -48,9 +48,20 @@ func (s *stagedSlot) offer(stream uintptr, d *DeviceDispatched, o DeviceOutput, 
 }
 
 // sum enqueues the sums of what came back.
-func (s *stagedSlot) sum(stream uintptr, o DeviceOutput, gen, options uint64) error {
-	return s.g.e.launch(kernels.Sum, s.g.e.sms, kernels.Threads, uint32(kernels.SharedBase), stream,
+func (s *stagedSlot) sum(stream uintptr, d *DeviceDispatched, o DeviceOutput, f plan.Fault) error {
+	gen, options := uint64(0), uint64(0)
+	if f.Code == plan.None {
+		gen = d.gen
+		if o.OwnBias {
+			options = kernels.OptOwnBias
+		}
+	}
+	err := s.g.e.launch(kernels.Sum, s.g.e.sms, kernels.Threads, uint32(kernels.SharedBase), stream,
 		s.s.ctx, s.stage, o.Bias, o.Out, gen, options)
+	if err != nil {
+		return err
+	}
+	return s.s.mark(stream)
 }
 
 // wait waits until the slot's latest call was answered; the device has posted it.

@@ -344,6 +344,7 @@ func (s *stagedSlot) listSums(d *Dispatched) {
 	row := uint64(p.BackBytes())
 	home := g.hostAddr(hs, e.arena.sizes.BackAt(p, 0))
 	hs.homing.Start(p, e.owners, pl)
+	// By rank, or by expert: the next result there that is this rank's.
 	next := append([]int64(nil), pl.RecordBase...)
 	switch {
 	case p.AtExpert:
@@ -352,38 +353,21 @@ func (s *stagedSlot) listSums(d *Dispatched) {
 	default:
 		next = append(next[:0], pl.PairBase...)
 	}
-	// at is where a result of a rank is: its i-th there, or the j-th of what came.
-	at := func(rank int32, i int32, j int64) uint64 {
-		k := next[i]
-		next[i]++
-		if e.carries(int(rank)) {
-			return s.s.peers[rank] + uint64(g.e.layout.Ctx.Back) + uint64(k)*row
-		}
-		return home + uint64(j)*row
-	}
 	for t := range r.sent.T {
 		from := t * p.TopK
-		choices, n := r.sent.Idx[from:from+p.TopK], 0
-		if p.AtExpert {
-			hs.ranks = e.owners.RanksOf(choices, hs.ranks[:0])
-			for _, rank := range hs.ranks {
-				s.list[from+n] = at(rank, rank, hs.homing.Share(rank))
-				n++
+		found := hs.results(r, t)
+		for n, x := range found {
+			i := x.rank
+			if p.ExpertMajor && !p.AtExpert {
+				i = x.expert
 			}
-		} else {
-			for k, x := range choices {
-				if x < 0 {
-					continue
-				}
-				rank := int32(e.owners.Rank(int(x)))
-				i := rank
-				if p.ExpertMajor {
-					i = x
-				}
-				s.list[from+n], s.listW[from+n] = at(rank, i, hs.homing.Choice(x)), r.sent.Weights[from+k]
-				n++
+			at := home + uint64(x.home)*row
+			if e.carries(int(x.rank)) {
+				at = s.s.peers[x.rank] + uint64(g.e.layout.Ctx.Back) + uint64(next[i])*row
 			}
+			next[i]++
+			s.list[from+n], s.listW[from+n] = at, x.weight
 		}
-		s.listN[t] = int32(n)
+		s.listN[t] = int32(len(found))
 	}
 }
